@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * log.h: one JSON object a line on standard error, or wherever log_to says; the fields are those of mission §16.1.
+ *
+ *     struct log_line l = log_event(LEVEL_ERROR, "order_create_failed");
+ *     log_str(&l, "reservation_id", rsv);
+ *     log_end(&l);
+ *
+ * A line below the level set costs a comparison. A line is at most 4 KiB: what does not fit is cut, and says so. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+
+enum severity { LEVEL_DEBUG, LEVEL_INFO, LEVEL_WARN, LEVEL_ERROR, LEVEL_FATAL };
+
+struct log_line {
+    bool on;
+    struct buf text;
+    char memory[4096];
+};
+
+void log_level_set(enum severity least);
+bool log_level_parse(struct str name, enum severity *out);
+void log_role_set(const char *role);    /* a static text that goes into every line; NULL: none */
+void log_to(int fd);
+
+struct log_line log_event(enum severity level, const char *event);
+void log_str(struct log_line *l, const char *key, struct str value);
+void log_text(struct log_line *l, const char *key, const char *value);
+void log_i64(struct log_line *l, const char *key, int64_t value);
+void log_bool(struct log_line *l, const char *key, bool value);
+void log_end(struct log_line *l);

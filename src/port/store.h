@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store.h: whoever says who may try now. Redis in life, a struct and a seed in the simulator (protocol §2).
+ *
+ * Manners: waiter.h. Every call may be repeated with the same key. A reason of fate UNKNOWN means that the script may have
+ * run. One call is one atom per bucket; a batch is one atom per item at least. Reasons that any call may end with, beside its
+ * own: TIMED_OUT, LINK_LOST, ENGINE_FAULT (unknown); ENGINE_BUSY, DEPENDENCY_DOWN, OVERLOADED (not done: the engine is
+ * loading, read-only, full, not connected, or our own queue is full); STALE_EPOCH (the bucket lives in another epoch, or not at all). */
+#pragma once
+#include "terms.h"
+#include "waiter.h"
+
+/* ---- reserve: take one unit for a user, or find what he has (the order of checks is protocol §2's) ---------------------- */
+
+struct reserve_ask {
+    struct bucket bucket;
+    struct str user, sku, request;
+    struct ident ident;        /* the id it gets if it is a new one */
+    uint64_t user_hash;        /* keyed; for the winners' filter */
+    struct str nonce;          /* of the qualification token; empty where none is demanded */
+    bool replay_only;          /* the token is authentic but expired, or the process is draining: answer what is known, take nothing new (→ QUALIFICATION_INVALID) */
+};
+/* QUEUED (new, or a replay while undecided), ORDERED, RELEASED (replays) and ALREADY_PURCHASED come with `entry`.
+ * IDEMPOTENCY_CONFLICT · BUCKET_EMPTY · BUCKET_CLOSED · NOT_STARTED · ENDED · RESERVATION_PAUSED · QUALIFICATION_INVALID (the
+ * nonce is used) · ASK_LEDGER (the list of tombstones is full and this request_id is not in it) · UNKNOWN_ACTIVITY (no such SKU). */
+struct reserve_answer {
+    bool replayed;
+    struct entry entry;
+    uint64_t sequence;         /* of the bucket, grows with every script */
+    int64_t now_ms;            /* the bucket's clock */
+    int64_t starts_ms;         /* with NOT_STARTED */
+};
+
+/* ---- settle: tell the store what became of a reservation ------------------------------------------------------------- */
+
+struct settle_ask {
+    struct bucket bucket;
+    struct str user;
+    struct ident ident;
+    enum reservation_state to;
+    enum reason why;             /* with RELEASED */
+    struct str request, sku;     /* with a verdict (ORDERED, RELEASED): a missing entry is added; else they may be empty */
+    struct token token;          /* with ORDERED: copies of the unit at this generation or an older one go, highest seen rises */
+    struct str superseded_by;    /* reservation_id of the order that stands instead (DUPLICATE_USER, REQUEST_REPLAY), or empty */
+    struct str superseded_request, superseded_sku;
+    uint64_t user_hash;          /* for the winners' filter, with ORDERED */
+};
+/* Verdict per item: OK (it moved) · UNCHANGED (stood there or further on, or an unknown entry without a verdict) · the common ones. */
+
+/* ---- restock: a unit comes back, or comes for the first time ----------------------------------------------------------- */
+
+struct restock_ask {
+    struct bucket bucket;        /* the unit's home */
+    struct str sku;
+    struct token token;
+};
+/* Verdict per item: OK · UNCHANGED (generation not above the highest seen) · UNKNOWN_ACTIVITY (SKU not in the bucket) · the common ones. */
+
+struct batch_result {            /* of settle and restock, with REASON_OK; any other reason holds for every item alike */
+    const enum reason *verdicts;
+    size_t count;
+};
+
+/* ---- look: what do you know of this user? ------------------------------------------------------------------------------ */
+
+struct look_ask {
+    struct bucket bucket;
+    struct str user;
+};
+struct look_answer {
+    const struct entry *entries;    /* newest first */
+    size_t count;
+    int64_t now_ms;                 /* 0 where the engine did not ask for it */
+};
+
+/* ---- due: reservations without a verdict whose time has come to be looked at ------------------------------------------- */
+
+/* Takes up to `limit` (≤ 64) users whose turn it is and puts their next turn forward: after 1, 2, 4, 8, 15 s of age, then every 15 s, with
+ * jitter. That is the short lease of mission §8.5. */
+struct due_ask {
+    struct bucket bucket;
+    size_t limit;
+};
+struct due_entry {
+    struct str user;
+    struct entry entry;
+};
+struct due_answer {
+    const struct due_entry *entries;
+    size_t count;                   /* undecided entries of those users */
+    uint64_t waiting;               /* how many users have an undecided reservation in this bucket */
+    int64_t now_ms;
+};
+
+/* ---- stock: what does the bucket hold? --------------------------------------------------------------------------------- */
+
+struct stock_ask {
+    struct bucket bucket;
+    bool with_filter;
+};
+struct stock_sku {
+    struct str sku;
+    uint64_t free, resting, moving;
+    bool wanted;
+};
+struct stock_answer {
+    enum activity_state state;
+    uint64_t version;
+    bool seeded, closed;
+    uint64_t sequence, restocks, pending;
+    struct str incarnation;         /* of the Redis server that answered */
+    const struct stock_sku *skus;
+    size_t sku_count;
+    uint32_t filter_bits;           /* probe i (0 … WINNER_PROBES-1) is bit (h1 + i·(h2|1)) mod filter_bits; h1, h2: low and high half of user_hash */
+    struct str filter;              /* bytes, most significant bit first (Redis SETBIT order); may be shorter than filter_bits: the rest is 0 */
+    int64_t now_ms;
+};
+#define WINNER_PROBES 4
+
+/* ---- install: a bucket learns of its activity -------------------------------------------------------------------------- */
+
+/* Creates the bucket's data where there is none, else pushes state, window and version where the version is higher. `seeded` is only ever set.
+ * Verdict: OK · UNCHANGED (an equal or higher version stood). */
+struct install_ask {
+    struct bucket bucket;
+    const struct activity *activity;    /* its skus and stock too */
+    bool seeded;                        /* every unit of this bucket has been restocked and counted */
+};
+
+/* ---- holdings: name every unit the bucket holds, slice by slice (conservation, audit) ------------------------------------ */
+
+enum holding { HOLDING_FREE, HOLDING_RESTING, HOLDING_MOVING, HOLDING_RESERVED };
+struct holdings_ask {
+    struct bucket bucket;
+    struct str cursor;              /* empty: from the beginning */
+};
+struct held {
+    enum holding holding;
+    struct str sku;
+    struct token token;
+    struct str user;                /* RESERVED: whose; and the undecided reservation */
+    struct ident ident;
+    enum reservation_state state;
+    int64_t created_ms;
+};
+struct holdings_answer {
+    const struct held *held;
+    size_t count;
+    struct str cursor;              /* empty: that was the last slice. A unit may be seen twice, and one that moves may be missed: look again */
+};
+
+struct store;
+struct store_ops {
+    const char *name;
+    void (*reserve)(struct store *, const struct reserve_ask *, struct waiter *);                  /* → struct reserve_answer  */
+    void (*settle)(struct store *, const struct settle_ask *, size_t count, struct waiter *);      /* → struct batch_result    */
+    void (*restock)(struct store *, const struct restock_ask *, size_t count, struct waiter *);    /* → struct batch_result    */
+    void (*look)(struct store *, const struct look_ask *, struct waiter *);                        /* → struct look_answer     */
+    void (*due)(struct store *, const struct due_ask *, struct waiter *);                          /* → struct due_answer      */
+    void (*stock)(struct store *, const struct stock_ask *, struct waiter *);                      /* → struct stock_answer    */
+    void (*install)(struct store *, const struct install_ask *, struct waiter *);                  /* → NULL                   */
+    void (*holdings)(struct store *, const struct holdings_ask *, struct waiter *);                /* → struct holdings_answer */
+};
+struct store {
+    const struct store_ops *ops;
+};
+#define STORE_BATCH_MAX 256    /* items of one settle or restock */
+
+static inline void store_reserve(struct store *s, const struct reserve_ask *a, struct waiter *w) { s->ops->reserve(s, a, w); }
+static inline void store_settle(struct store *s, const struct settle_ask *a, size_t n, struct waiter *w) { s->ops->settle(s, a, n, w); }
+static inline void store_restock(struct store *s, const struct restock_ask *a, size_t n, struct waiter *w) { s->ops->restock(s, a, n, w); }
+static inline void store_look(struct store *s, const struct look_ask *a, struct waiter *w) { s->ops->look(s, a, w); }
+static inline void store_due(struct store *s, const struct due_ask *a, struct waiter *w) { s->ops->due(s, a, w); }
+static inline void store_stock(struct store *s, const struct stock_ask *a, struct waiter *w) { s->ops->stock(s, a, w); }
+static inline void store_install(struct store *s, const struct install_ask *a, struct waiter *w) { s->ops->install(s, a, w); }
+static inline void store_holdings(struct store *s, const struct holdings_ask *a, struct waiter *w) { s->ops->holdings(s, a, w); }

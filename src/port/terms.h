@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * terms.h: the nouns of the mission as plain structs. Nobody owns anything here: every str points into memory of whoever
+ * made the struct. Times: *_ms are Unix milliseconds UTC (0: none). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reason.h"
+#include "str.h"
+
+enum reservation_state {
+#define STATE(name, rank, terminal, meaning) RESERVATION_##name,
+#include "reservation.def"
+#undef STATE
+    RESERVATION_STATE_COUNT
+};
+enum order_state {
+#define STATE(name, holds, terminal, meaning) ORDER_##name,
+#include "order.def"
+#undef STATE
+    ORDER_STATE_COUNT
+};
+enum activity_state {
+#define STATE(name, sells, meaning) ACTIVITY_##name,
+#include "activity.def"
+#undef STATE
+    ACTIVITY_STATE_COUNT
+};
+enum activity_event {
+    ACTIVITY_EVENT_WARM, ACTIVITY_EVENT_OPEN, ACTIVITY_EVENT_PAUSE, ACTIVITY_EVENT_RESUME, ACTIVITY_EVENT_CLOSE,
+    ACTIVITY_EVENT_COUNT
+};
+
+const char *reservation_state_name(enum reservation_state s);
+int reservation_state_rank(enum reservation_state s);
+bool reservation_state_terminal(enum reservation_state s);
+bool reservation_state_parse(struct str name, enum reservation_state *out);
+/* Whether spec/reservation.def has a move from one to the other (standing still is none). */
+bool reservation_may_move(enum reservation_state from, enum reservation_state to);
+const char *order_state_name(enum order_state s);
+bool order_state_parse(struct str name, enum order_state *out);
+bool order_state_holds_stock(enum order_state s);
+bool order_may_move(enum order_state from, enum order_state to);
+const char *activity_state_name(enum activity_state s);
+bool activity_state_parse(struct str name, enum activity_state *out);
+const char *activity_event_name(enum activity_event e);    /* "warm", "open", ... as in the admin routes */
+/* Where the event leads from here; false when it may not happen. */
+bool activity_move(enum activity_state from, enum activity_event event, enum activity_state *to);
+
+/* 128 bits that name a reservation, its message and its order: rsv_X, msg_X, ord_X (protocol §1). Big endian:
+ * time 42 (ms), activity number 12, epoch 5, bucket 5, random 48, keyed check 16. core/ident.h makes and reads them. */
+struct ident {
+    uint8_t bytes[16];
+};
+#define IDENT_TEXT 26                /* Crockford base32 of 128 bits */
+#define IDENT_ID_TEXT (4 + IDENT_TEXT)  /* with its prefix */
+
+/* A unit of stock at one generation; inventory_token_id = token_<unit>-<generation>, <unit> at least six digits. */
+struct token {
+    int64_t unit;           /* unique in the whole ledger, > 0 */
+    uint32_t generation;    /* from 1; raised whenever the unit leaves a reservation */
+};
+
+struct sku {
+    struct str sku;
+    int64_t stock;         /* S0 */
+    int64_t unit_first;    /* its units are unit_first … unit_first + stock - 1 */
+    int64_t price;         /* minor units */
+    struct str currency;   /* ISO 4217 */
+};
+
+struct activity {
+    struct str activity;
+    struct str title;
+    uint16_t number;        /* 1 … 4095, the id's short name of it */
+    uint8_t epoch;          /* 1 … 31, life of its Redis data */
+    uint8_t buckets;        /* 1 … 32, of this epoch */
+    enum activity_state state;
+    uint64_t version;       /* of state and window; only grows */
+    int64_t starts_ms, ends_ms;
+    uint32_t pay_timeout_s;
+    bool qualification;     /* demands a qualification token */
+    bool rebuilding;
+    const struct sku *skus;
+    size_t sku_count;
+};
+
+/* A slice of an activity in Redis: hash tag {activity:number}. */
+struct bucket {
+    struct str activity;
+    uint8_t epoch;
+    uint8_t number;
+};
+
+/* One reservation as the store holds it. */
+struct entry {
+    struct ident ident;
+    enum reservation_state state;
+    enum reason why;           /* of a RELEASED one; REASON_OK elsewhere */
+    struct str request;
+    struct str sku;
+    struct token token;        /* unit 0 where the entry holds none (RELEASED) */
+    int64_t created_ms;        /* by the clock of the bucket's Redis */
+    int64_t updated_ms;
+    struct str superseded_by;  /* reservation_id that has the order instead, or empty */
+};
+
+/* The CreateOrderMessage of mission §11.1. Ids are texts, for anything may come over a wire. */
+struct create_order {
+    int64_t schema_version;
+    struct str message, request, reservation, activity, sku, user;
+    struct token token;
+    int64_t created_ms;
+    uint8_t epoch;
+    struct str trace;          /* trace_id, or empty */
+};
+
+/* An order as the ledger holds it. */
+struct order {
+    struct str order, reservation, request, activity, sku, user;
+    struct token token;
+    enum order_state state;
+    int64_t amount;
+    struct str currency;
+    int64_t created_ms, paid_ms, pay_deadline_ms, canceled_ms;    /* 0: not so */
+};
