@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * janitor.h: one steady tick beside the road, for what time left behind. It announces again what nobody confirmed, asks the ledger for
+ * verdicts that have not come back, and pushes an activity's state to buckets that lag (protocol §6). Age never proves
+ * anything; it only says when to ask. Any number may run: the store hands each due reservation to one of them. */
+#pragma once
+#include "catalog.h"
+#include "ident.h"
+#include "publish.h"
+#include "settler.h"
+
+struct janitor_options {
+    struct catalog_options catalog;
+    struct settler_options settler;
+    struct publisher_options publisher;
+    uint32_t tick_ms;             /* between two rounds over all buckets; 500 */
+    uint32_t ask_ms;              /* reservations older than this are asked of the ledger before anything else; 2000 */
+    uint32_t overdue_ms;          /* PUBLISHED without a verdict for so long is sent again; 45000 */
+    uint32_t call_ms;             /* budget of one call; 1000 */
+    size_t lanes;                 /* due reservations handled at once; 64 */
+    uint32_t again_permille;      /* most republished messages per thousand new ones in the topic; 50 */
+    size_t again_burst;           /* and this many beyond it … ; 1000 */
+    uint32_t again_burst_ms;      /* … every so often; 15000 */
+};
+struct janitor_options janitor_options_default(void);
+
+struct janitor;
+/* NULL: no memory. */
+struct janitor *janitor_new(struct store *, struct bus *, struct ledger *, struct clock *, struct random *, const struct ident_keys *, const struct janitor_options *);
+void janitor_start(struct janitor *);
+void janitor_drain(struct janitor *);
+bool janitor_idle(const struct janitor *);
+void janitor_free(struct janitor *);
+
+struct janitor_facts {
+    uint64_t looked, asked, settled, republished, held_back;
+    uint64_t pending;               /* users with an undecided reservation, all buckets, as last seen */
+};
+struct janitor_facts janitor_facts(const struct janitor *);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * relay.h: carries what the ledger has decided to whoever must hear it: status and returned units to the store, events and
+ * dead letters to the bus. A row is finished only when its effect is known to have happened, at the version that was claimed;
+ * everything else stays for the next claim. At least once, in any order: every effect is monotonic (protocol §4). */
+#pragma once
+#include "bus.h"
+#include "clock.h"
+#include "ident.h"
+#include "ledger.h"
+#include "random.h"
+#include "store.h"
+
+#define RELAY_EVENT_TOPIC "seckill-order-event"
+#define RELAY_DEAD_LETTER_TOPIC "seckill-dead-letter"
+
+struct relay_options {
+    size_t batch;                 /* rows of one claim; 256 */
+    size_t lanes;                 /* claims in flight; 3 */
+    uint32_t hold_ms;             /* nobody else gets a claimed row meanwhile; 10000 */
+    uint32_t call_ms;             /* budget of one call; 3000 */
+    uint32_t idle_first_ms, idle_most_ms;    /* between two looks at an empty outbox: 5, growing to 50 */
+    uint32_t fault_ms;            /* after a fault, with jitter; 100 */
+};
+struct relay_options relay_options_default(void);
+
+struct relay;
+/* NULL: no memory. */
+struct relay *relay_new(struct store *, struct bus *, struct ledger *, struct clock *, struct random *, const struct ident_keys *, const struct relay_options *);
+void relay_start(struct relay *);
+void relay_hint(struct relay *);              /* something was written just now: look soon */
+void relay_drain(struct relay *);             /* claims no more; what is claimed is carried */
+bool relay_idle(const struct relay *);
+void relay_free(struct relay *);
