@@ -83,7 +83,7 @@ void json_str(struct buf *b, struct str s)
 void json_i64(struct buf *b, int64_t n) { comma(b), buf_add_i64(b, n); }
 void json_u64(struct buf *b, uint64_t n) { comma(b), buf_add_u64(b, n); }
 void json_bool(struct buf *b, bool yes) { comma(b), buf_add_str(b, yes ? str_lit("true") : str_lit("false")); }
-void json_null(struct buf *b) { comma(b), buf_add_str(b, str_lit("null")); }
+void json_none(struct buf *b) { comma(b), buf_add_str(b, str_lit("null")); }
 void json_raw(struct buf *b, struct str json) { comma(b), buf_add_str(b, json); }
 
 void json_time(struct buf *b, int64_t unix_ms)

@@ -15,7 +15,7 @@ void json_str(struct buf *b, struct str s);        /* escaped; bytes that are no
 void json_i64(struct buf *b, int64_t n);
 void json_u64(struct buf *b, uint64_t n);
 void json_bool(struct buf *b, bool yes);
-void json_null(struct buf *b);
+void json_none(struct buf *b);               /* null; not called json_null, which is jansson's */
 void json_time(struct buf *b, int64_t unix_ms);    /* "2026-11-30T00:00:00.000Z" */
 void json_raw(struct buf *b, struct str json);     /* already JSON */
 
