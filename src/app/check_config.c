@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * check_config.c: `seckill check-config` and `seckill config print`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "json.h"
+#include "verb.h"
+
+static const char *env_of(const char *name) { return getenv(name); }
+
+static void shown(const struct config *c, enum setting s, struct buf *text)
+{
+    buf_reset(text);
+    config_show(c, s, text);
+}
+
+static void print_table(const struct config *c)
+{
+    struct buf text = buf_growing(32 * 1024);
+    for (unsigned s = 0; s < SETTING_COUNT; s++) {
+        shown(c, (enum setting)s, &text);
+        printf("%-24s %-40.*s %s\n", setting_row((enum setting)s)->key, STR_ARG(buf_str(&text)), c->from[s].where);
+    }
+    buf_free(&text);
+}
+
+static void print_json(const struct config *c)
+{
+    struct buf out = buf_growing(1024 * 1024), text = buf_growing(32 * 1024);
+    json_open(&out);
+    json_key(&out, "settings");
+    json_open(&out);
+    for (unsigned s = 0; s < SETTING_COUNT; s++) {
+        shown(c, (enum setting)s, &text);
+        json_key(&out, setting_row((enum setting)s)->key);
+        json_open(&out);
+        json_member_str(&out, "value", buf_str(&text));
+        json_member_text(&out, "origin", c->from[s].where);
+        json_close(&out);
+    }
+    json_close(&out);
+    json_close(&out);
+    check(buf_ok(&out));
+    printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
+    buf_free(&out);
+    buf_free(&text);
+}
+
+int verb_check_config(const struct call *c)
+{
+    struct config config;
+    struct config_source source = c->source;
+    struct buf complaints = buf_growing(64 * 1024);
+    if (c->argument_count > 0)
+        return call_misused(c, "takes no argument \"%s\"; a file comes with --config", c->arguments[0]);
+    source.env = env_of;
+    enum config_result result = config_load(&config, &source, &complaints);
+    if (c->json)
+        print_json(&config);
+    else
+        print_table(&config);
+    fprintf(stderr, STR_FMT, STR_ARG(buf_str(&complaints)));
+    if (result == CONFIG_GOOD && config_development_keys(&config))
+        fputs("note: ids.keys or qualification.keys are the development ones, which everybody knows\n", stderr);
+    buf_free(&complaints);
+    config_free(&config);
+    return result == CONFIG_GOOD ? LEAVE_DONE : result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;
+}
+
+/* The text in comment lines of at most 110 columns. */
+static void print_comment(const char *text)
+{
+    size_t column = 0;
+    for (const char *word = text; *word;) {
+        size_t n = strcspn(word, " ");
+        if (column == 0 || column + n > 108) {
+            printf("%s#", column == 0 ? "" : "\n");
+            column = 1;
+        }
+        printf(" %.*s", (int)n, word);
+        column += n + 1;
+        word += n + strspn(word + n, " ");
+    }
+    putchar('\n');
+}
+
+static void print_sample(void)
+{
+    puts("# Settings of seckill. A flag beats the environment, which beats this file, which beats the default shown.");
+    for (unsigned s = 0; s < SETTING_COUNT; s++) {
+        const struct setting_row *row = setting_row((enum setting)s);
+        char env[SETTING_NAME_MAX];
+        setting_env((enum setting)s, env);
+        putchar('\n');
+        print_comment(row->text);
+        if (row->kind == SETTING_NUMBER)
+            printf("# %lld to %lld %s; ", (long long)row->min, (long long)row->max, row->unit);
+        else if (row->kind == SETTING_CHOICE)
+            printf("# %s; ", row->unit);
+        else
+            printf("# ");
+        printf("%s%s\n#%s: \"%s\"\n", env, row->apply == SETTING_LIVE ? "; read again on SIGHUP" : "", row->key, row->value);
+    }
+}
+
+int verb_config(const struct call *c)
+{
+    if (c->argument_count != 1 || strcmp(c->arguments[0], "print") != 0)
+        return call_misused(c, "the one thing it does is `seckill config print`");
+    print_sample();
+    return LEAVE_DONE;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.c: four layers of texts laid over each other, then read once into the typed struct. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "check.h"
+#include "config_file.h"
+#include "suggest.h"
+
+static const struct setting_row rows[] = {
+#define SETTING(field, key, kind, value, min, max, unit, apply, shown, text) \
+    {key, SETTING_##kind, value, min, max, unit, SETTING_##apply, SETTING_##shown, text},
+#include "config.def"
+#undef SETTING
+};
+static const size_t places[] = {
+#define SETTING(field, key, kind, value, min, max, unit, apply, shown, text) offsetof(struct config, field),
+#include "config.def"
+#undef SETTING
+};
+
+struct config_memory {
+    struct arena arena;
+};
+#define MEMORY_BYTES (4 * 1024 * 1024)    /* every layer full to the brim: TEXT_MAX for each flag and setting, and the file */
+
+const struct setting_row *setting_row(enum setting s)
+{
+    check((unsigned)s < SETTING_COUNT);
+    return &rows[s];
+}
+
+bool setting_find(struct str key, enum setting *out)
+{
+    for (unsigned i = 0; i < SETTING_COUNT; i++)
+        if (str_eq(key, str_of(rows[i].key))) {
+            *out = (enum setting)i;
+            return true;
+        }
+    return false;
+}
+
+static void derive(enum setting s, const char *prefix, char joint, bool upper, char out[SETTING_NAME_MAX])
+{
+    const char *key = setting_row(s)->key;
+    size_t at = strlen(prefix);
+    check(at + strlen(key) < SETTING_NAME_MAX);
+    memcpy(out, prefix, at);
+    for (; *key; key++, at++)
+        out[at] = *key == '.' || *key == '_' ? joint : upper && *key >= 'a' && *key <= 'z' ? (char)(*key - 32) : *key;
+    out[at] = 0;
+}
+
+void setting_flag(enum setting s, char out[SETTING_NAME_MAX]) { derive(s, "--", '-', false, out); }
+void setting_env(enum setting s, char out[SETTING_NAME_MAX]) { derive(s, "SECKILL_", '_', true, out); }
+
+/* ---- the layers ---------------------------------------------------------------------------------------------------------- */
+
+struct loading {
+    struct config *config;
+    const struct config_source *source;
+    struct buf *complaints;
+    bool bad;
+};
+
+static const char *keep(struct loading *l, struct str s)
+{
+    char *copy = arena_take(&l->config->memory->arena, s.len + 1);
+    check(copy != NULL);    /* each text is bounded, and the arena holds them all */
+    if (s.len > 0)
+        memcpy(copy, s.ptr, s.len);
+    return copy;
+}
+
+static const char *keep_joined(struct loading *l, const char *a, const char *b)
+{
+    char text[SETTING_NAME_MAX + 32];
+    int n = snprintf(text, sizeof text, "%s%s", a, b);
+    return keep(l, (struct str){text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1});
+}
+
+#define TEXT_MAX 16384    /* the longest value any setting may have */
+
+static void lay(struct loading *l, enum setting s, struct str value, enum setting_origin origin, const char *where)
+{
+    if (value.len > TEXT_MAX || (value.len > 0 && memchr(value.ptr, 0, value.len))) {
+        buf_add_fmt(l->complaints, "%s: the value from %s is too long or holds a zero byte\n", rows[s].key, where);
+        l->bad = true;
+        return;
+    }
+    l->config->from[s].origin = origin;
+    l->config->from[s].where = where;
+    l->config->from[s].text = keep(l, value);
+}
+
+static void lay_defaults(struct loading *l)
+{
+    for (unsigned i = 0; i < SETTING_COUNT; i++) {
+        l->config->from[i].where = "default";
+        l->config->from[i].text = rows[i].value;
+    }
+}
+
+static void lay_file_value(void *arg, struct str key, struct str value, unsigned line)
+{
+    struct loading *l = arg;
+    enum setting s;
+    char where[512];
+    snprintf(where, sizeof where, "file %s:%u", l->source->file, line);
+    if (!setting_find(key, &s)) {
+        struct suggest nearest = {.typed = key};
+        for (unsigned i = 0; i < SETTING_COUNT; i++)
+            suggest_offer(&nearest, rows[i].key);
+        buf_add_fmt(l->complaints, "%s: there is no setting \"" STR_FMT "\"", where, STR_ARG(key));
+        buf_add_fmt(l->complaints, nearest.best ? "; did you mean \"%s\"?\n" : "\n", nearest.best);
+        l->bad = true;
+    } else if (l->config->from[s].origin == ORIGIN_FILE) {
+        buf_add_fmt(l->complaints, "%s: %s is set twice, first in %s\n", where, rows[s].key, l->config->from[s].where);
+        l->bad = true;
+    } else {
+        lay(l, s, value, ORIGIN_FILE, keep(l, str_of(where)));
+    }
+}
+
+/* A secret's file: its whole content without the last line ends. */
+static void lay_secret_file(struct loading *l, enum setting s, const char *name, const char *path)
+{
+    char text[TEXT_MAX + 2];
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(text, 1, sizeof text, f) : 0;
+    bool failed = !f || ferror(f);
+    if (failed) {
+        buf_add_fmt(l->complaints, "%s: cannot read %s of environment %s: %s\n", rows[s].key, path, name, strerror(errno));
+        l->bad = true;
+    }
+    if (f)
+        fclose(f);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    if (!failed)
+        lay(l, s, (struct str){text, n}, ORIGIN_ENV, keep_joined(l, "environment ", name));
+}
+
+static void lay_env(struct loading *l, enum setting s)
+{
+    char name[SETTING_NAME_MAX], file_name[SETTING_NAME_MAX + 8];
+    setting_env(s, name);
+    snprintf(file_name, sizeof file_name, "%s_FILE", name);
+    const char *value = l->source->env(name), *file = rows[s].shown != SETTING_PLAIN ? l->source->env(file_name) : NULL;
+    if (value && file) {
+        buf_add_fmt(l->complaints, "%s: both environment %s and %s are set; say it once\n", rows[s].key, name, file_name);
+        l->bad = true;
+    } else if (value) {
+        lay(l, s, str_of(value), ORIGIN_ENV, keep_joined(l, "environment ", name));
+    } else if (file) {
+        lay_secret_file(l, s, file_name, file);
+    }
+}
+
+static void lay_flags(struct loading *l)
+{
+    for (size_t i = 0; i < l->source->flag_count; i++) {
+        const struct config_flag *f = &l->source->flags[i];
+        char name[SETTING_NAME_MAX];
+        setting_flag(f->setting, name);
+        lay(l, f->setting, str_of(f->value), ORIGIN_FLAG, keep_joined(l, "flag ", name));
+    }
+}
+
+/* ---- reading each value -------------------------------------------------------------------------------------------------- */
+
+static bool read_choice(const char *choices, struct str value, unsigned *out)
+{
+    *out = 0;
+    for (const char *at = choices;; (*out)++) {
+        const char *end = strchr(at, '|');
+        struct str choice = {at, end ? (size_t)(end - at) : strlen(at)};
+        if (str_eq(choice, value))
+            return true;
+        if (!end)
+            return false;
+        at = end + 1;
+    }
+}
+
+static bool read_switch(struct str value, bool *out)
+{
+    *out = str_eq(value, str_lit("true")) || str_eq(value, str_lit("yes")) || str_eq(value, str_lit("on")) || str_eq(value, str_lit("1"));
+    return *out || str_eq(value, str_lit("false")) || str_eq(value, str_lit("no")) || str_eq(value, str_lit("off")) || str_eq(value, str_lit("0"));
+}
+
+static bool read_value(struct loading *l, enum setting s)
+{
+    const struct setting_row *row = &rows[s];
+    struct str value = str_of(l->config->from[s].text);
+    void *place = (char *)l->config + places[s];
+    int64_t length = (int64_t)value.len;
+    switch (row->kind) {
+    case SETTING_TEXT:
+        *(const char **)place = l->config->from[s].text;
+        return length >= row->min && length <= row->max;
+    case SETTING_NUMBER:
+        return str_to_i64(value, place) && *(int64_t *)place >= row->min && *(int64_t *)place <= row->max;
+    case SETTING_SWITCH:
+        return read_switch(value, place);
+    case SETTING_CHOICE:
+        return read_choice(row->unit, value, place);
+    }
+    return false;
+}
+
+static void complain_value(struct loading *l, enum setting s, const char *expected)
+{
+    const struct setting_row *row = &rows[s];
+    buf_add_fmt(l->complaints, "%s: ", row->key);
+    if (row->shown == SETTING_PLAIN)
+        buf_add_fmt(l->complaints, "\"%s\" ", l->config->from[s].text);
+    else
+        buf_add_str(l->complaints, str_lit("the value "));
+    buf_add_fmt(l->complaints, "from %s is not good: expected %s\n", l->config->from[s].where, expected);
+    l->bad = true;
+}
+
+static void read_values(struct loading *l)
+{
+    for (unsigned i = 0; i < SETTING_COUNT; i++) {
+        const struct setting_row *row = &rows[i];
+        char expected[160];
+        if (read_value(l, (enum setting)i))
+            continue;
+        if (row->kind == SETTING_TEXT)
+            snprintf(expected, sizeof expected, "%lld to %lld bytes", (long long)row->min, (long long)row->max);
+        else if (row->kind == SETTING_NUMBER)
+            snprintf(expected, sizeof expected, "a whole number from %lld to %lld (%s)", (long long)row->min, (long long)row->max, row->unit);
+        else
+            snprintf(expected, sizeof expected, "one of %s", row->kind == SETTING_SWITCH ? "true|false" : row->unit);
+        complain_value(l, (enum setting)i, expected);
+    }
+}
+
+/* ---- what a range cannot say ---------------------------------------------------------------------------------------------- */
+
+static const char *const role_names[] = {"access", "order", "relay", "janitor", "admin"};
+
+static void check_roles(struct loading *l)
+{
+    struct str item;
+    for (size_t n = 0; (item = config_item(l->config->roles, n)).ptr; n++) {
+        bool known = false;
+        for (size_t i = 0; i < countof(role_names); i++)
+            known |= str_eq(item, str_of(role_names[i]));
+        if (!known)
+            return complain_value(l, SETTING_roles, "access, order, relay, janitor, admin, with commas between");
+    }
+}
+
+static void check_address(struct loading *l, enum setting s, const char *text)
+{
+    char host[64];
+    uint16_t port;
+    if (!config_address(text, host, &port))
+        complain_value(l, s, "an address and a port, as 127.0.0.1:8480 or [::1]:8480");
+}
+
+static void check_items(struct loading *l, enum setting s, const char *text, size_t most, bool pairs, const char *expected)
+{
+    size_t n = 0;
+    struct str item;
+    for (; (item = config_item(text, n)).ptr; n++) {
+        const char *colon = memchr(item.ptr, ':', item.len);
+        bool good = !pairs ? item.len >= 16 : colon && colon > item.ptr && str_range(colon + 1, item.ptr + item.len).len >= 16;
+        if (!good)
+            return complain_value(l, s, expected);
+    }
+    if (n > most || (n == 0 && text[0] != 0))
+        complain_value(l, s, expected);
+}
+
+static bool loopback(const char *address)
+{
+    char host[64];
+    uint16_t port;
+    return config_address(address, host, &port) && (strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0);
+}
+
+static bool unsafe(struct loading *l)
+{
+    const struct config *c = l->config;
+    bool found = false;
+    if (c->auth_mode == AUTH_NONE && (!loopback(c->http_listen) || !loopback(c->admin_listen))) {
+        buf_add_fmt(l->complaints, "auth.mode: \"none\" from %s lets anybody be anybody: it is refused unless http.listen and admin.listen are loopback addresses\n",
+                    c->from[SETTING_auth_mode].where);
+        found = true;
+    }
+    if (c->auth_mode == AUTH_JWT && config_development_keys(c)) {
+        buf_add_str(l->complaints, str_lit("ids.keys, qualification.keys: the development keys are public; with auth.mode=jwt both must be your own\n"));
+        found = true;
+    }
+    if (c->auth_mode == AUTH_JWT && c->auth_jwt_keys[0] == 0) {
+        buf_add_str(l->complaints, str_lit("auth.jwt_keys: auth.mode=jwt needs at least one kid:secret\n"));
+        found = true;
+    }
+    return found;
+}
+
+static void check_together(struct loading *l)
+{
+    const struct config *c = l->config;
+    check_roles(l);
+    check_address(l, SETTING_http_listen, c->http_listen);
+    check_address(l, SETTING_admin_listen, c->admin_listen);
+    check_items(l, SETTING_ids_keys, c->ids_keys, 2, false, "one or two secrets of 16 bytes or more, with a comma between");
+    check_items(l, SETTING_qualification_keys, c->qualification_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
+    check_items(l, SETTING_auth_jwt_keys, c->auth_jwt_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
+    if (strcmp(c->http_listen, c->admin_listen) == 0)
+        complain_value(l, SETTING_admin_listen, "another address than http.listen");
+}
+
+enum config_result config_load(struct config *out, const struct config_source *source, struct buf *complaints)
+{
+    *out = (struct config){0};
+    out->memory = calloc(1, sizeof *out->memory);
+    check(out->memory != NULL);
+    out->memory->arena = arena_new(MEMORY_BYTES);
+    check(out->memory->arena.start != NULL);
+    struct loading l = {.config = out, .source = source, .complaints = complaints};
+    lay_defaults(&l);
+    if (source->file && !config_file_read(source->file, lay_file_value, &l, complaints))
+        l.bad = true;
+    for (unsigned i = 0; source->env && i < SETTING_COUNT; i++)
+        lay_env(&l, (enum setting)i);
+    lay_flags(&l);
+    read_values(&l);
+    if (!l.bad)
+        check_together(&l);
+    return l.bad ? CONFIG_BAD : unsafe(&l) ? CONFIG_UNSAFE : CONFIG_GOOD;
+}
+
+void config_free(struct config *c)
+{
+    if (c->memory)
+        arena_free(&c->memory->arena);
+    free(c->memory);
+    c->memory = NULL;
+}
+
+/* ---- asked later ----------------------------------------------------------------------------------------------------------- */
+
+/* The password of scheme://user:password@host, or of a libpq "password=..." pair. */
+static struct str password_in(struct str url)
+{
+    const char *word = memmem(url.ptr, url.len, "password=", 9);
+    if (word) {
+        const char *from = word + 9, *at = from, *end = url.ptr + url.len;
+        while (at < end && *at != ' ' && *at != '&')
+            at++;
+        return str_range(from, at);
+    }
+    const char *slashes = memmem(url.ptr, url.len, "://", 3);
+    if (!slashes)
+        return (struct str){0};
+    struct str rest = str_range(slashes + 3, url.ptr + url.len);
+    const char *sign = memrchr(rest.ptr, '@', rest.len);
+    const char *colon = sign ? memchr(rest.ptr, ':', (size_t)(sign - rest.ptr)) : NULL;
+    return colon ? str_range(colon + 1, sign) : (struct str){0};
+}
+
+void config_show(const struct config *c, enum setting s, struct buf *out)
+{
+    struct str text = str_of(c->from[s].text), hidden = {0};
+    if (rows[s].shown == SETTING_SECRET && text.len > 0) {
+        buf_add_str(out, str_lit("(hidden)"));
+        return;
+    }
+    if (rows[s].shown == SETTING_URL)
+        hidden = password_in(text);
+    if (hidden.len == 0) {
+        buf_add_str(out, text);
+        return;
+    }
+    buf_add_str(out, str_range(text.ptr, hidden.ptr));
+    buf_add_str(out, str_lit("***"));
+    buf_add_str(out, str_range(hidden.ptr + hidden.len, text.ptr + text.len));
+}
+
+bool config_has_role(const struct config *c, const char *role)
+{
+    struct str item;
+    for (size_t n = 0; (item = config_item(c->roles, n)).ptr; n++)
+        if (str_eq(item, str_of(role)))
+            return true;
+    return false;
+}
+
+bool config_address(const char *text, char host[64], uint16_t *port)
+{
+    const char *colon = strrchr(text, ':');
+    int64_t number;
+    if (!colon || !str_to_i64(str_of(colon + 1), &number) || number < 0 || number > 65535)
+        return false;
+    struct str name = str_range(text, colon);
+    if (name.len > 2 && name.ptr[0] == '[' && name.ptr[name.len - 1] == ']')
+        name = (struct str){name.ptr + 1, name.len - 2};
+    else if (name.len > 0 && memchr(name.ptr, ':', name.len))
+        return false;
+    if (name.len == 0 || name.len >= 64)
+        return false;
+    memcpy(host, name.ptr, name.len);
+    host[name.len] = 0;
+    *port = (uint16_t)number;
+    return true;
+}
+
+struct str config_item(const char *list, size_t n)
+{
+    for (const char *at = list;; n--) {
+        const char *comma = strchr(at, ',');
+        struct str item = str_trim((struct str){at, comma ? (size_t)(comma - at) : strlen(at)});
+        if (n == 0)
+            return item.len > 0 || comma ? (struct str){item.ptr ? item.ptr : at, item.len} : (struct str){0};
+        if (!comma)
+            return (struct str){0};
+        at = comma + 1;
+    }
+}
+
+enum severity config_log_level(const struct config *c)
+{
+    enum severity level = LEVEL_INFO;
+    bool known = log_level_parse(str_of(c->from[SETTING_log_level].text), &level);
+    check(known);    /* the choices of log.level are the names of the levels */
+    return level;
+}
+
+bool config_development_keys(const struct config *c)
+{
+    return strcmp(c->ids_keys, rows[SETTING_ids_keys].value) == 0 || strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c: finds the verb, reads flags and settings, and gives the rest to the verb's own file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "check.h"
+#include "help.h"
+#include "suggest.h"
+#include "verb.h"
+
+static const char *env_of(const char *name) { return getenv(name); }
+
+static int no_such_verb(const char *typed)
+{
+    struct suggest nearest = {.typed = str_of(typed)};
+    for (unsigned v = 0; v < VERB_COUNT; v++)
+        suggest_offer(&nearest, verb_row((enum verb)v)->name);
+    fprintf(stderr, "seckill: there is no verb \"%s\"", typed);
+    if (nearest.best)
+        fprintf(stderr, "; did you mean \"%s\"?", nearest.best);
+    fputs("\nSee `seckill help`.\n", stderr);
+    return LEAVE_USAGE;
+}
+
+static int run_with_settings(struct call *c, struct buf *complaints)
+{
+    struct config config;
+    enum config_result result = config_load(&config, &c->source, complaints);
+    int leave;
+    if (result == CONFIG_GOOD) {
+        c->config = &config;
+        log_level_set(config_log_level(&config));
+        leave = verb_row(c->verb)->run(c);
+    } else {
+        fprintf(stderr, STR_FMT "See `seckill check-config`.\n", STR_ARG(buf_str(complaints)));
+        leave = result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;
+    }
+    config_free(&config);
+    return leave;
+}
+
+static int run(struct call *c, int argc, char **argv)
+{
+    struct buf complaints = buf_growing(64 * 1024);
+    bool help = false, good = args_read(c, argc, argv, &help, &complaints);
+    int leave = LEAVE_DONE;
+    if (help) {
+        help_verb(stdout, c->verb);
+    } else if (!good) {
+        fprintf(stderr, STR_FMT "See `seckill help %s`.\n", STR_ARG(buf_str(&complaints)), verb_row(c->verb)->name);
+        leave = LEAVE_USAGE;
+    } else if (verb_row(c->verb)->reads_settings) {
+        c->source.env = env_of;
+        leave = run_with_settings(c, &complaints);
+    } else {
+        leave = verb_row(c->verb)->run(c);
+    }
+    buf_free(&complaints);
+    return leave;
+}
+
+int main(int argc, char **argv)
+{
+    struct call c = {.program = argv[0]};
+    if (argc < 2) {
+        help_all(stderr);
+        return LEAVE_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        word = "help";
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-v") == 0)
+        word = "version";
+    if (!verb_find(str_of(word), &c.verb))
+        return no_such_verb(word);
+    if (!verb_row(c.verb)->run)
+        return call_failed(&c, LEAVE_FAILED, "is not part of this build");
+    int leave = run(&c, argc - 2, argv + 2);
+    if (fflush(stdout) != 0 && leave == LEAVE_DONE) {
+        fputs("seckill: standard output could not be written\n", stderr);
+        leave = LEAVE_FAILED;
+    }
+    return leave;
+}
