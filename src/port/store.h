@@ -18,6 +18,7 @@ struct reserve_ask {
     uint64_t user_hash;        /* keyed; for the winners' filter */
     struct str nonce;          /* of the qualification token; empty where none is demanded */
     bool replay_only;          /* the token is authentic but expired, or the process is draining: answer what is known, take nothing new (→ QUALIFICATION_INVALID) */
+    bool ledger_asked;         /* after ASK_LEDGER: the ledger was asked and knows no verdict on this request_id; it may reserve */
 };
 /* QUEUED (new, or a replay while undecided), ORDERED, RELEASED (replays) and ALREADY_PURCHASED come with `entry`.
  * IDEMPOTENCY_CONFLICT · BUCKET_EMPTY · BUCKET_CLOSED · NOT_STARTED · ENDED · RESERVATION_PAUSED · QUALIFICATION_INVALID (the
