@@ -4,6 +4,7 @@
  * A hint (PUBLISHED, RECONCILING) that is lost costs nothing but a republished message; a verdict that must be seen first is
  * pushed with settler_push, whose owner hears how it ended. */
 #pragma once
+#include "arena.h"
 #include "clock.h"
 #include "list.h"
 #include "random.h"
