@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sim_bucket.h: one bucket of one activity in one epoch, as plain C: what the Redis scripts keep and do (protocol §2), each function
+ * one atom. It knows no port and no clock: the hour is given. Texts it is given must live as long as the bucket. */
+#pragma once
+#include "heap.h"
+#include "sim_map.h"
+#include "store.h"
+
+#define SIM_REST_MS 300          /* a unit that came back is sold again after that long */
+#define SIM_TOMBSTONES 4         /* RELEASED entries a user's record keeps */
+
+/* A unit as this bucket knows it: at most one copy that may be sold, and the highest generation ever seen. */
+struct sim_copy {
+    struct token token;          /* of the copy; generation of the last one where it is ABSENT */
+    enum { SIM_ABSENT, SIM_FREE, SIM_RESTING } where;
+    uint32_t highest;
+    size_t sku;
+    size_t place;                /* in the SKU's free or resting heap */
+};
+struct sim_shelf {               /* one SKU */
+    struct str sku;
+    struct heap free;            /* by unit: the lowest is sold first */
+    struct heap resting;         /* by the hour they become free */
+    bool wanted;
+};
+struct sim_entry {
+    struct entry entry;
+    struct str nonce;
+    struct sim_entry *older;
+};
+struct sim_record {              /* one user */
+    struct str user;
+    struct sim_entry *newest;
+    size_t undecided;
+    size_t place;                /* in the pending heap while anything is undecided */
+    uint64_t turn_ms;            /* when the janitor looks at it next */
+};
+struct sim_bucket {
+    struct str activity;
+    uint8_t epoch, number;
+    enum activity_state state;
+    uint64_t version;
+    int64_t starts_ms, ends_ms;
+    bool seeded, closed;
+    uint64_t sequence, restocks, pending;
+    struct sim_shelf *shelves;
+    size_t shelf_count;
+    struct sim_map units, users;         /* unit (8 bytes) → sim_copy, user → sim_record */
+    struct sim_copy **copies;            /* the same in order of arrival, for holdings */
+    struct sim_record **records;
+    size_t copy_count, copy_cap, record_count, record_cap;
+    struct heap turns;                   /* records with something undecided, by turn_ms */
+    uint8_t *filter;
+    uint32_t filter_bits;
+    struct sim_ground ground;
+};
+
+/* A bucket without units, as `install` makes it. */
+struct sim_bucket *sim_bucket_new(struct bucket name, const struct activity *activity);
+void sim_bucket_free(struct sim_bucket *b);
+
+enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded);
+enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *ask, int64_t now_ms, struct reserve_answer *answer);
+enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms);
+enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *ask, int64_t now_ms);
+struct sim_record *sim_bucket_user(struct sim_bucket *b, struct str user);    /* NULL: nothing known */
+/* The next record whose turn it is, its turn put forward (`jitter`: any number); NULL: none is due. */
+struct sim_record *sim_bucket_due(struct sim_bucket *b, int64_t now_ms, uint64_t jitter);
+void sim_bucket_ripen(struct sim_bucket *b, int64_t now_ms);    /* what has rested long enough is free */

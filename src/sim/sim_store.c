@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sim_store.c: the doors of the imagined store: what is asked is copied, the bucket is found, its rule is run. */
+#include "sim_store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BUDGET_MS 1000
+#define HOLDINGS_SLICE 512
+#define DUE_MAX 64
+
+/* ---- the world ----------------------------------------------------------------------------------------------------------- */
+
+void sim_store_world_init(struct sim_store_world *w, uint64_t seed)
+{
+    *w = (struct sim_store_world){0};
+    sim_random_init(&w->chance, seed);
+    sim_store_restart(w);
+}
+
+void sim_store_lose(struct sim_store_world *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        sim_bucket_free(w->all[i]);
+    w->count = 0;
+    sim_map_free(&w->buckets);
+    sim_store_restart(w);
+}
+
+void sim_store_world_end(struct sim_store_world *w)
+{
+    sim_store_lose(w);
+    free(w->all);
+    *w = (struct sim_store_world){0};
+}
+
+void sim_store_restart(struct sim_store_world *w)
+{
+    snprintf(w->incarnation, sizeof w->incarnation, "memory-%u", ++w->lives);
+}
+
+static struct str key_of(struct sim_key *k, struct bucket name)
+{
+    uint8_t numbers[2] = {name.epoch, name.number};
+    const struct str parts[] = {name.activity, sim_bytes(numbers, sizeof numbers)};
+    return sim_key_join(k, parts, countof(parts)) ? k->str : (struct str){0};
+}
+
+struct sim_bucket *sim_store_bucket(struct sim_store_world *w, struct bucket name)
+{
+    struct sim_key k;
+    return sim_map_get(&w->buckets, key_of(&k, name));
+}
+
+static struct sim_bucket *found_or_made(struct sim_store_world *w, struct bucket name, const struct activity *activity)
+{
+    struct sim_bucket *b = sim_store_bucket(w, name);
+    if (b)
+        return b;
+    struct sim_key k;
+    b = sim_bucket_new(name, activity);
+    sim_map_put(&w->buckets, sim_text(&b->ground, key_of(&k, name)), b);
+    if (w->count == w->cap) {
+        w->cap = w->cap ? 2 * w->cap : 16;
+        w->all = realloc(w->all, w->cap * sizeof *w->all);
+        check(w->all != NULL);
+    }
+    return w->all[w->count++] = b;
+}
+
+/* ---- the doors ----------------------------------------------------------------------------------------------------------- */
+
+static struct sim_store *door(struct sim_call *c) { return c->port; }
+
+static int64_t now_of(struct sim_call *c) { return clock_now_ms(c->of->clock); }
+
+static struct sim_call *call_new(struct store *store, struct waiter *w, bool (*act)(struct sim_call *), const void *ask, size_t n)
+{
+    struct sim_store *s = container_of(store, struct sim_store, store);
+    return sim_call_new(&s->calls, w, s, act, ask, n);
+}
+
+/* The bucket, or an answer that says why not. */
+static struct sim_bucket *enter(struct sim_call *c, struct bucket name)
+{
+    struct sim_bucket *b = door(c)->world->away ? NULL : sim_store_bucket(door(c)->world, name);
+    if (!b)
+        sim_call_answer(c, door(c)->world->away ? REASON_DEPENDENCY_DOWN : REASON_STALE_EPOCH, NULL);
+    return b;
+}
+
+static bool act_reserve(struct sim_call *c)
+{
+    const struct reserve_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    struct reserve_answer *answer = sim_new(&c->ground, struct reserve_answer);
+    return sim_call_answer(c, sim_bucket_reserve(b, ask, now_of(c), answer), answer);
+}
+
+static void reserve(struct store *s, const struct reserve_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_reserve, asked, sizeof *asked);
+    struct reserve_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->user);
+    sim_call_text(c, &ask->sku);
+    sim_call_text(c, &ask->request);
+    sim_call_text(c, &ask->nonce);
+    sim_call_go(c, 0);
+}
+
+/* A batch as it is copied: the items follow. */
+struct batch {
+    const void *items;
+    size_t count;
+};
+
+static bool answer_batch(struct sim_call *c, const enum reason *verdicts, size_t count)
+{
+    struct batch_result *result = sim_new(&c->ground, struct batch_result);
+    *result = (struct batch_result){.verdicts = verdicts, .count = count};
+    return sim_call_answer(c, REASON_OK, result);
+}
+
+static bool act_settle(struct sim_call *c)
+{
+    const struct batch *batch = c->ask;
+    const struct settle_ask *asks = batch->items;
+    enum reason *verdicts = sim_array(&c->ground, enum reason, batch->count);
+    if (door(c)->world->away)
+        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    for (size_t i = 0; i < batch->count; i++) {
+        struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
+        verdicts[i] = b ? sim_bucket_settle(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
+    }
+    return answer_batch(c, verdicts, batch->count);
+}
+
+static void settle(struct store *s, const struct settle_ask *asked, size_t count, struct waiter *w)
+{
+    check(count <= STORE_BATCH_MAX);
+    struct sim_call *c = call_new(s, w, act_settle, &(struct batch){.count = count}, sizeof(struct batch));
+    struct settle_ask *asks = sim_call_copy(c, asked, count * sizeof *asked);
+    for (size_t i = 0; i < count; i++) {
+        struct str *texts[] = {&asks[i].bucket.activity, &asks[i].user, &asks[i].request, &asks[i].sku,
+                               &asks[i].superseded_by, &asks[i].superseded_request, &asks[i].superseded_sku};
+        for (size_t j = 0; j < countof(texts); j++)
+            sim_call_text(c, texts[j]);
+    }
+    ((struct batch *)c->ask)->items = asks;
+    sim_call_go(c, 0);
+}
+
+static bool act_restock(struct sim_call *c)
+{
+    const struct batch *batch = c->ask;
+    const struct restock_ask *asks = batch->items;
+    enum reason *verdicts = sim_array(&c->ground, enum reason, batch->count);
+    if (door(c)->world->away)
+        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    for (size_t i = 0; i < batch->count; i++) {
+        struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
+        verdicts[i] = b ? sim_bucket_restock(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
+    }
+    return answer_batch(c, verdicts, batch->count);
+}
+
+static void restock(struct store *s, const struct restock_ask *asked, size_t count, struct waiter *w)
+{
+    check(count <= STORE_BATCH_MAX);
+    struct sim_call *c = call_new(s, w, act_restock, &(struct batch){.count = count}, sizeof(struct batch));
+    struct restock_ask *asks = sim_call_copy(c, asked, count * sizeof *asked);
+    for (size_t i = 0; i < count; i++) {
+        sim_call_text(c, &asks[i].bucket.activity);
+        sim_call_text(c, &asks[i].sku);
+    }
+    ((struct batch *)c->ask)->items = asks;
+    sim_call_go(c, 0);
+}
+
+static bool act_look(struct sim_call *c)
+{
+    const struct look_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    struct sim_record *r = sim_bucket_user(b, ask->user);
+    size_t count = 0, at = 0;
+    for (struct sim_entry *e = r ? r->newest : NULL; e; e = e->older)
+        count++;
+    struct entry *entries = sim_array(&c->ground, struct entry, count);
+    for (struct sim_entry *e = r ? r->newest : NULL; e; e = e->older)
+        entries[at++] = e->entry;
+    struct look_answer *answer = sim_new(&c->ground, struct look_answer);
+    *answer = (struct look_answer){.entries = entries, .count = count, .now_ms = now_of(c)};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void look(struct store *s, const struct look_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_look, asked, sizeof *asked);
+    struct look_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->user);
+    sim_call_go(c, 0);
+}
+
+static bool act_due(struct sim_call *c)
+{
+    const struct due_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    struct sim_record *users[DUE_MAX];
+    size_t user_count = 0, entry_count = 0, at = 0;
+    b->sequence++;
+    while (user_count < ask->limit) {
+        struct sim_record *r = sim_bucket_due(b, now_of(c), random_next(&door(c)->world->chance.random));
+        if (!r)
+            break;
+        users[user_count++] = r;
+        entry_count += r->undecided;
+    }
+    struct due_entry *entries = sim_array(&c->ground, struct due_entry, entry_count);
+    for (size_t i = 0; i < user_count; i++)
+        for (struct sim_entry *e = users[i]->newest; e; e = e->older)
+            if (!reservation_state_terminal(e->entry.state))
+                entries[at++] = (struct due_entry){.user = users[i]->user, .entry = e->entry};
+    check(at == entry_count);
+    struct due_answer *answer = sim_new(&c->ground, struct due_answer);
+    *answer = (struct due_answer){.entries = entries, .count = at, .waiting = b->turns.count, .now_ms = now_of(c)};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void due(struct store *s, const struct due_ask *asked, struct waiter *w)
+{
+    check(asked->limit <= DUE_MAX);
+    struct sim_call *c = call_new(s, w, act_due, asked, sizeof *asked);
+    sim_call_text(c, &((struct due_ask *)c->ask)->bucket.activity);
+    sim_call_go(c, 0);
+}
+
+static bool act_stock(struct sim_call *c)
+{
+    const struct stock_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    sim_bucket_ripen(b, now_of(c));
+    struct stock_sku *skus = sim_array(&c->ground, struct stock_sku, b->shelf_count);
+    for (size_t i = 0; i < b->shelf_count; i++)
+        skus[i] = (struct stock_sku){.sku = b->shelves[i].sku, .free = b->shelves[i].free.count,
+                                     .resting = b->shelves[i].resting.count, .wanted = b->shelves[i].wanted};
+    struct stock_answer *answer = sim_new(&c->ground, struct stock_answer);
+    *answer = (struct stock_answer){
+        .state = b->state, .version = b->version, .seeded = b->seeded, .closed = b->closed, .sequence = ++b->sequence,
+        .restocks = b->restocks, .pending = b->pending, .incarnation = sim_text(&c->ground, str_of(door(c)->world->incarnation)),
+        .skus = skus, .sku_count = b->shelf_count, .filter_bits = b->filter_bits, .now_ms = now_of(c)};
+    if (ask->with_filter)
+        answer->filter = sim_text(&c->ground, sim_bytes(b->filter, b->filter_bits / 8));
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void stock(struct store *s, const struct stock_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_stock, asked, sizeof *asked);
+    sim_call_text(c, &((struct stock_ask *)c->ask)->bucket.activity);
+    sim_call_go(c, 0);
+}
+
+static bool act_install(struct sim_call *c)
+{
+    const struct install_ask *ask = c->ask;
+    struct sim_store_world *w = door(c)->world;
+    if (w->away)
+        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    return sim_call_answer(c, sim_bucket_install(found_or_made(w, ask->bucket, ask->activity), ask->activity, ask->seeded), NULL);
+}
+
+static void install(struct store *s, const struct install_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_install, asked, sizeof *asked);
+    struct install_ask *ask = c->ask;
+    struct activity *activity = sim_call_copy(c, asked->activity, sizeof *activity);
+    struct sku *skus = sim_call_copy(c, activity->skus, activity->sku_count * sizeof *skus);
+    for (size_t i = 0; i < activity->sku_count; i++)
+        sim_call_text(c, &skus[i].sku);
+    sim_call_text(c, &ask->bucket.activity);
+    activity->skus = skus;
+    ask->activity = activity;
+    sim_call_go(c, 0);
+}
+
+/* ---- holdings: the copies one after another, then the records; the cursor is how many of both were seen ------------------- */
+
+static size_t held_copies(struct sim_bucket *b, uint64_t from, struct held *out)
+{
+    size_t count = 0;
+    for (uint64_t i = from; i < b->copy_count && i < from + HOLDINGS_SLICE; i++) {
+        const struct sim_copy *copy = b->copies[i];
+        if (copy->where != SIM_ABSENT)
+            out[count++] = (struct held){.holding = copy->where == SIM_FREE ? HOLDING_FREE : HOLDING_RESTING,
+                                         .sku = b->shelves[copy->sku].sku, .token = copy->token};
+    }
+    return count;
+}
+
+static size_t held_entries(const struct sim_record *r, struct held *out)
+{
+    size_t count = 0;
+    for (const struct sim_entry *e = r->newest; e; e = e->older)
+        if (!reservation_state_terminal(e->entry.state))
+            out[count++] = (struct held){.holding = HOLDING_RESERVED, .sku = e->entry.sku, .token = e->entry.token, .user = r->user,
+                                         .ident = e->entry.ident, .state = e->entry.state, .created_ms = e->entry.created_ms};
+    return count;
+}
+
+static bool act_holdings(struct sim_call *c)
+{
+    const struct holdings_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    uint64_t from = 0;
+    if (!b)
+        return true;
+    if (ask->cursor.len > 0 && !str_to_u64(ask->cursor, &from))
+        return sim_call_answer(c, REASON_ENGINE_REFUSED, NULL);
+    sim_bucket_ripen(b, now_of(c));
+    struct holdings_answer *answer = sim_new(&c->ground, struct holdings_answer);
+    uint64_t next, end = b->copy_count + b->record_count;
+    if (from < b->copy_count) {
+        struct held *held = sim_array(&c->ground, struct held, HOLDINGS_SLICE);
+        answer->count = held_copies(b, from, held);
+        answer->held = held;
+        next = from + HOLDINGS_SLICE < b->copy_count ? from + HOLDINGS_SLICE : b->copy_count;
+    } else {
+        next = from + HOLDINGS_SLICE < end ? from + HOLDINGS_SLICE : end;
+        size_t room = 0;
+        for (uint64_t i = from; i < next; i++)
+            room += b->records[i - b->copy_count]->undecided;
+        struct held *held = sim_array(&c->ground, struct held, room);
+        for (uint64_t i = from; i < next; i++)
+            answer->count += held_entries(b->records[i - b->copy_count], held + answer->count);
+        answer->held = held;
+    }
+    if (next < end) {
+        struct buf cursor = buf_fixed(sim_take(&c->ground, 24), 24);
+        buf_add_u64(&cursor, next);
+        answer->cursor = buf_str(&cursor);
+    }
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void holdings(struct store *s, const struct holdings_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_holdings, asked, sizeof *asked);
+    struct holdings_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->cursor);
+    sim_call_go(c, 0);
+}
+
+static const struct store_ops ops = {.name = "memory", .reserve = reserve, .settle = settle, .restock = restock, .look = look,
+                                     .due = due, .stock = stock, .install = install, .holdings = holdings};
+
+void sim_store_open(struct sim_store *s, struct sim_store_world *w, struct clock *clock)
+{
+    *s = (struct sim_store){.store = {&ops}, .world = w};
+    sim_calls_init(&s->calls, clock, BUDGET_MS);
+}
+
+void sim_store_close(struct sim_store *s) { sim_calls_end(&s->calls); }

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sim_store.h: the store port as the imagined world keeps it. The data (a world) is apart from the doors to it (a store each), so
+ * that several processes of an imagined deployment can share one. Memory grows with the users and reservations it has seen, some 300 bytes each,
+ * and is given back with the world. */
+#pragma once
+#include "sim_bucket.h"
+#include "sim_call.h"
+#include "sim_random.h"
+
+struct sim_store_world {
+    struct sim_map buckets;          /* (activity, epoch, number) → sim_bucket */
+    struct sim_bucket **all;
+    size_t count, cap;
+    struct sim_random chance;        /* jitter of the janitor's turns */
+    char incarnation[24];
+    uint32_t lives;
+    bool away;                       /* nobody answers the door: DEPENDENCY_DOWN, and nothing is done */
+};
+void sim_store_world_init(struct sim_store_world *w, uint64_t seed);
+void sim_store_world_end(struct sim_store_world *w);
+/* NULL: there is no such bucket. For levers and auditors; valid as long as the world. */
+struct sim_bucket *sim_store_bucket(struct sim_store_world *w, struct bucket name);
+/* The server was restarted: the same data under a new incarnation. */
+void sim_store_restart(struct sim_store_world *w);
+/* Everything is lost, and it comes up empty. */
+void sim_store_lose(struct sim_store_world *w);
+
+struct sim_store {
+    struct store store;              /* the port */
+    struct sim_calls calls;          /* calls.weather may be set at any time */
+    struct sim_store_world *world;
+};
+/* The bucket's own time (Redis TIME) is the clock's now_ms. */
+void sim_store_open(struct sim_store *s, struct sim_store_world *w, struct clock *clock);
+void sim_store_close(struct sim_store *s);    /* forgets its calls in flight; not from within a wake */
