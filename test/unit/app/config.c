@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Settings: which layer wins, what is refused and in which words, what is hidden. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "config.h"
+
+static const char *env_names[8], *env_values[8];
+static size_t env_count;
+
+static const char *env_of(const char *name)
+{
+    for (size_t i = 0; i < env_count; i++)
+        if (strcmp(env_names[i], name) == 0)
+            return env_values[i];
+    return NULL;
+}
+
+static void env_set(const char *name, const char *value)
+{
+    assert_true(env_count < countof(env_names));
+    env_names[env_count] = name;
+    env_values[env_count++] = value;
+}
+
+static char file_path[] = "/tmp/seckill-config-XXXXXX";
+static const char *file_of(const char *text)
+{
+    strcpy(file_path + sizeof file_path - 7, "XXXXXX");
+    int fd = mkstemp(file_path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    return file_path;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    env_count = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(file_path);
+    return 0;
+}
+
+static char complaints_text[8192];
+static enum config_result load(struct config *c, const char *file, const struct config_flag *flags, size_t count)
+{
+    struct buf complaints = buf_fixed(complaints_text, sizeof complaints_text - 1);
+    enum config_result r = config_load(c, &(struct config_source){.file = file, .flags = flags, .flag_count = count, .env = env_of}, &complaints);
+    complaints_text[complaints.len] = 0;
+    return r;
+}
+
+static void the_stronger_layer_wins(void **state)
+{
+    (void)state;
+    struct config c;
+    assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_GOOD);
+    assert_string_equal(c.redis_url, "redis://127.0.0.1:6379");
+    assert_string_equal(c.from[SETTING_redis_url].where, "default");
+    config_free(&c);
+    const char *file = file_of("redis:\n  url: redis://file:1\n  timeout_ms: 250\nroles: [access, relay]\npostgres.timeout_ms: 777\n");
+    assert_int_equal(load(&c, file, NULL, 0), CONFIG_GOOD);
+    assert_string_equal(c.redis_url, "redis://file:1");
+    assert_int_equal(c.redis_timeout_ms, 250);
+    assert_int_equal(c.postgres_timeout_ms, 777);
+    assert_true(config_has_role(&c, "relay") && !config_has_role(&c, "order"));
+    assert_non_null(strstr(c.from[SETTING_redis_url].where, ":2"));
+    config_free(&c);
+    env_set("SECKILL_REDIS_URL", "redis://env:1");
+    assert_int_equal(load(&c, file, NULL, 0), CONFIG_GOOD);
+    assert_string_equal(c.redis_url, "redis://env:1");
+    assert_int_equal(c.redis_timeout_ms, 250);    /* the file still counts where nothing stronger speaks */
+    config_free(&c);
+    struct config_flag flag = {SETTING_redis_url, "redis://flag:1"};
+    assert_int_equal(load(&c, file, &flag, 1), CONFIG_GOOD);
+    assert_string_equal(c.redis_url, "redis://flag:1");
+    assert_string_equal(c.from[SETTING_redis_url].where, "flag --redis-url");
+    config_free(&c);
+}
+
+static void a_complaint_names_key_value_and_origin(void **state)
+{
+    (void)state;
+    static const struct { const char *file, *expected; } cases[] = {
+        {"access.threads: 65\n", "access.threads: \"65\" from file"},
+        {"access.threads: many\n", "a whole number from 1 to 64"},
+        {"redis:\n  ulr: x\n", ":2: there is no setting \"redis.ulr\"; did you mean \"redis.url\"?"},
+        {"log.level: loud\n", "one of debug|info|warn|error|fatal"},
+        {"log.level: info\nlog:\n  level: warn\n", "log.level is set twice"},
+        {"roles: access,cashier\n", "access, order, relay, janitor, admin"},
+        {"http.listen: here\n", "an address and a port"},
+        {"http.listen: ::1:80\n", "an address and a port"},
+        {"ids.keys: short\n", "ids.keys: the value from file"},
+        {"ids.keys: aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb,cccccccccccccccc\n", "one or two secrets"},
+        {"- a\n- b\n", "a list is not expected"},
+        {"redis: &x {url: y}\nroles: *x\n", "aliases are not read"},
+        {"redis: [{url: x}]\n", "only plain values"},
+        {"redis: {url: x\n", "file /"},
+        {"admin.listen: 127.0.0.1:8480\n", "another address than http.listen"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct config c;
+        assert_int_equal(load(&c, file_of(cases[i].file), NULL, 0), CONFIG_BAD);
+        if (!strstr(complaints_text, cases[i].expected))
+            fail_msg("for %s: %s", cases[i].file, complaints_text);
+        config_free(&c);
+        unlink(file_path);
+    }
+    struct config c;
+    assert_int_equal(load(&c, "/nonexistent/seckill.yaml", NULL, 0), CONFIG_BAD);
+    assert_non_null(strstr(complaints_text, "/nonexistent/seckill.yaml"));
+    config_free(&c);
+}
+
+static void an_empty_file_says_nothing(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "# only words\n", "---\n", "redis:\n"};
+    for (size_t i = 0; i < countof(texts) - 1; i++) {
+        struct config c;
+        assert_int_equal(load(&c, file_of(texts[i]), NULL, 0), CONFIG_GOOD);
+        config_free(&c);
+        unlink(file_path);
+    }
+}
+
+static void secrets_come_from_files_and_are_not_shown(void **state)
+{
+    (void)state;
+    struct config c;
+    char shown[256];
+    struct buf out = buf_fixed(shown, sizeof shown);
+    env_set("SECKILL_IDS_KEYS_FILE", file_of("a-secret-of-our-own-0123456789\n"));
+    env_set("SECKILL_POSTGRES_URL", "postgresql://seckill:geheim@db:5432/s?x=1");
+    assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_GOOD);
+    assert_string_equal(c.ids_keys, "a-secret-of-our-own-0123456789");
+    config_show(&c, SETTING_ids_keys, &out);
+    assert_true(str_eq(buf_str(&out), str_lit("(hidden)")));
+    buf_reset(&out);
+    config_show(&c, SETTING_postgres_url, &out);
+    assert_true(str_eq(buf_str(&out), str_lit("postgresql://seckill:***@db:5432/s?x=1")));
+    config_free(&c);
+    env_set("SECKILL_IDS_KEYS", "another-secret-0123456789");
+    assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_BAD);
+    assert_non_null(strstr(complaints_text, "say it once"));
+    config_free(&c);
+    env_count = 0;
+    env_set("SECKILL_IDS_KEYS_FILE", "/nonexistent/key");
+    assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_BAD);
+    assert_non_null(strstr(complaints_text, "/nonexistent/key"));
+    config_free(&c);
+}
+
+static void a_password_in_a_libpq_string_is_hidden(void **state)
+{
+    (void)state;
+    struct config c;
+    char shown[256];
+    struct buf out = buf_fixed(shown, sizeof shown);
+    struct config_flag flag = {SETTING_postgres_url, "host=/tmp password=geheim dbname=s"};
+    assert_int_equal(load(&c, NULL, &flag, 1), CONFIG_GOOD);
+    config_show(&c, SETTING_postgres_url, &out);
+    assert_true(str_eq(buf_str(&out), str_lit("host=/tmp password=*** dbname=s")));
+    config_free(&c);
+}
+
+static void what_strangers_could_use_is_refused(void **state)
+{
+    (void)state;
+    static const struct { struct config_flag flags[4]; size_t count; enum config_result result; } cases[] = {
+        {{{SETTING_http_listen, "0.0.0.0:8480"}}, 1, CONFIG_UNSAFE},
+        {{{SETTING_admin_listen, "10.0.0.1:8481"}}, 1, CONFIG_UNSAFE},
+        {{{SETTING_http_listen, "[::1]:8480"}}, 1, CONFIG_GOOD},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}}, 2, CONFIG_UNSAFE},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 4, CONFIG_GOOD},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_ids_keys, "0123456789abcdefg"}, {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct config c;
+        if (load(&c, NULL, cases[i].flags, cases[i].count) != cases[i].result)
+            fail_msg("case %zu: %s", i, complaints_text);
+        config_free(&c);
+    }
+}
+
+static void every_row_has_a_flag_an_environment_name_and_words(void **state)
+{
+    (void)state;
+    char flags[SETTING_COUNT][SETTING_NAME_MAX], env[SETTING_NAME_MAX];
+    for (unsigned i = 0; i < SETTING_COUNT; i++) {
+        const struct setting_row *row = setting_row((enum setting)i);
+        enum setting found;
+        assert_true(setting_find(str_of(row->key), &found) && (unsigned)found == i);
+        setting_flag((enum setting)i, flags[i]);
+        setting_env((enum setting)i, env);
+        assert_true(strncmp(flags[i], "--", 2) == 0 && strncmp(env, "SECKILL_", 8) == 0);
+        assert_true(strlen(row->text) > 10);
+        for (unsigned j = 0; j < i; j++)
+            assert_string_not_equal(flags[i], flags[j]);
+    }
+    setting_env(SETTING_redis_url, env);
+    assert_string_equal(env, "SECKILL_REDIS_URL");
+    assert_string_equal(flags[SETTING_redis_url], "--redis-url");
+}
+
+static void every_layer_may_be_full_to_the_brim(void **state)
+{
+    (void)state;
+    static char most[16385];
+    memset(most, 'x', sizeof most - 1);
+    struct config_flag flags[64];
+    for (size_t i = 0; i < countof(flags); i++)
+        flags[i] = (struct config_flag){SETTING_redis_url, most};
+    struct config c;
+    assert_int_equal(load(&c, NULL, flags, countof(flags)), CONFIG_BAD);
+    config_free(&c);
+}
+
+static void addresses_and_lists_are_taken_apart(void **state)
+{
+    (void)state;
+    char host[64];
+    uint16_t port;
+    assert_true(config_address("[fe80::1]:1", host, &port) && strcmp(host, "fe80::1") == 0 && port == 1);
+    assert_true(config_address("localhost:65535", host, &port) && port == 65535);
+    static const char *const bad[] = {":1", "a", "a:", "a:65536", "a:-1", "a:1x", "[]:1"};
+    for (size_t i = 0; i < countof(bad); i++)
+        if (config_address(bad[i], host, &port) && strcmp(bad[i], "[]:1") != 0)
+            fail_msg("%s", bad[i]);
+    assert_true(str_eq(config_item("a, b ,c", 1), str_lit("b")));
+    assert_true(str_eq(config_item("a, b ,c", 2), str_lit("c")));
+    assert_null(config_item("a, b ,c", 3).ptr);
+    assert_null(config_item("", 0).ptr);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_stronger_layer_wins, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_complaint_names_key_value_and_origin, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_empty_file_says_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(secrets_come_from_files_and_are_not_shown, setup, teardown),
+        cmocka_unit_test_setup(a_password_in_a_libpq_string_is_hidden, setup),
+        cmocka_unit_test_setup(what_strangers_could_use_is_refused, setup),
+        cmocka_unit_test(every_row_has_a_flag_an_environment_name_and_words),
+        cmocka_unit_test_setup(every_layer_may_be_full_to_the_brim, setup),
+        cmocka_unit_test(addresses_and_lists_are_taken_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is typed: flags read, refused, and guessed at; every verb has its words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "args.h"
+#include "check.h"
+#include "suggest.h"
+#include "verb.h"
+
+static char complaints_text[4096];
+static bool help;
+
+static bool read_words(struct call *c, enum verb verb, const char *const words[])
+{
+    struct buf complaints = buf_fixed(complaints_text, sizeof complaints_text - 1);
+    char *argv[32];
+    int argc = 0;
+    for (; words[argc]; argc++)
+        argv[argc] = (char *)(uintptr_t)words[argc];
+    *c = (struct call){.verb = verb};
+    bool good = args_read(c, argc, argv, &help, &complaints);
+    complaints_text[complaints.len] = 0;
+    return good;
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void both_spellings_of_a_flag_are_one(void **state)
+{
+    (void)state;
+    struct call c;
+    assert_true(read_words(&c, VERB_rush, WORDS("--users=7", "--sku", "s1", "-o", "json", "--redis-url", "unix:/r", "--config=x.yaml")));
+    assert_int_equal(call_number(&c, "users"), 7);
+    assert_string_equal(call_text(&c, "sku"), "s1");
+    assert_string_equal(call_text(&c, "activity"), "act_demo");
+    assert_true(c.json);
+    assert_int_equal(c.source.flag_count, 1);
+    assert_int_equal(c.source.flags[0].setting, SETTING_redis_url);
+    assert_string_equal(c.source.file, "x.yaml");
+}
+
+static void switches_need_no_value_and_dashes_end_flags(void **state)
+{
+    (void)state;
+    struct call c;
+    assert_true(read_words(&c, VERB_demo, WORDS("--once", "--", "--once", "-x")));
+    assert_true(call_switch(&c, "once"));
+    assert_int_equal(c.argument_count, 2);
+    assert_true(read_words(&c, VERB_demo, WORDS("--once=false")));
+    assert_false(call_switch(&c, "once"));
+    assert_true(read_words(&c, VERB_activity, WORDS("create", "-")));
+    assert_int_equal(c.argument_count, 2);
+    assert_true(read_words(&c, VERB_demo, WORDS("-h")) && help);
+}
+
+static void what_is_unknown_is_refused_with_a_guess(void **state)
+{
+    (void)state;
+    static const struct { const char *word, *expected; } cases[] = {
+        {"--usres=1", "did you mean --users?"},      {"--redis-ulr=1", "did you mean --redis-url?"}, {"--zzzzzzzzzzz", "there is no flag --zzzzzzzzzzz\n"},
+        {"--users=many", "a whole number from 1"},   {"--users=0", "a whole number from 1"},         {"--users", "needs a value"},
+        {"-x", "there is no flag -x"},               {"--output=xml", "expected table or json"},     {"--hlep", "did you mean --help?"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct call c;
+        assert_false(read_words(&c, VERB_rush, WORDS(cases[i].word)));
+        if (!strstr(complaints_text, cases[i].expected))
+            fail_msg("%s: %s", cases[i].word, complaints_text);
+    }
+    struct call c;
+    assert_false(read_words(&c, VERB_serve, WORDS("--users=1")));    /* another verb's */
+}
+
+static void too_much_is_refused(void **state)
+{
+    (void)state;
+    const char *words[32];
+    struct call c;
+    for (size_t i = 0; i < 31; i++)
+        words[i] = "x";
+    words[31] = NULL;
+    assert_false(read_words(&c, VERB_rush, words));
+    assert_int_equal(c.argument_count, CALL_ARGUMENTS_MAX);
+}
+
+static void guesses_are_near(void **state)
+{
+    (void)state;
+    assert_int_equal(suggest_distance(str_lit("serve"), str_lit("serve")), 0);
+    assert_int_equal(suggest_distance(str_lit("sevre"), str_lit("serve")), 1);
+    assert_int_equal(suggest_distance(str_lit(""), str_lit("abc")), 3);
+    assert_int_equal(suggest_distance(str_lit("kitten"), str_lit("sitting")), 3);
+    struct suggest s = {.typed = str_lit("xyz")};
+    suggest_offer(&s, "serve");
+    assert_null(s.best);
+}
+
+static void every_verb_has_words_and_its_flags_are_its_own(void **state)
+{
+    (void)state;
+    for (unsigned v = 0; v < VERB_COUNT; v++) {
+        enum verb found;
+        assert_true(verb_find(str_of(verb_row((enum verb)v)->name), &found) && (unsigned)found == v);
+        assert_true(strlen(verb_row((enum verb)v)->summary) > 10);
+        assert_non_null(strstr("run prepare try ask", verb_row((enum verb)v)->group));
+    }
+    const struct flag_row *row, *other;
+    for (size_t i = 0; (row = flag_row(i)); i++) {
+        char setting[SETTING_NAME_MAX];
+        assert_true(strlen(row->text) > 5);
+        for (size_t j = 0; j < i && (other = flag_row(j)); j++)
+            assert_false(other->verb == row->verb && strcmp(other->name, row->name) == 0);
+        for (unsigned s = 0; s < SETTING_COUNT; s++) {
+            setting_flag((enum setting)s, setting);
+            assert_string_not_equal(setting + 2, row->name);    /* else the setting could not be typed */
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_spellings_of_a_flag_are_one),
+        cmocka_unit_test(switches_need_no_value_and_dashes_end_flags),
+        cmocka_unit_test(what_is_unknown_is_refused_with_a_guess),
+        cmocka_unit_test(too_much_is_refused),
+        cmocka_unit_test(guesses_are_near),
+        cmocka_unit_test(every_verb_has_words_and_its_flags_are_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
