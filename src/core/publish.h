@@ -7,6 +7,7 @@
 #pragma once
 #include "bus.h"
 #include "clock.h"
+#include "ident.h"
 #include "list.h"
 #include "message.h"
 #include "settler.h"
@@ -21,11 +22,12 @@ struct publisher_options {
 };
 struct publisher_options publisher_options_default(void);
 
+#define PUBLISH_TRACE_MAX 128
 struct publish_ask {
     struct bucket bucket;
     struct str user;
     const struct entry *entry;    /* with its unit */
-    struct str trace;             /* traceparent, or empty */
+    struct str trace;             /* traceparent, or empty; one longer than PUBLISH_TRACE_MAX is left out */
     bool again;                   /* the janitor's: counted as republished */
 };
 /* Woken once, never before publish_start has returned: OK (the broker has it), TIMED_OUT (still under way behind you), or how it ended. */
@@ -46,12 +48,14 @@ struct publisher {
     struct publish_job *jobs;
     struct publish_send *sends_memory;
     struct link free, ready, idle_sends;
-    size_t held, sent;
+    size_t held;
     uint64_t spread;
     struct alarm window;
 };
 
-bool publisher_init(struct publisher *, struct bus *, struct clock *, struct random *, struct settler *, struct publisher_options);
+/* false: no memory. The settler hears how each send ended. */
+bool publisher_init(struct publisher *, struct bus *, struct clock *, struct random *, struct settler *, const struct ident_keys *,
+                    struct publisher_options);
 void publisher_free(struct publisher *);
 
 /* false: full; the reservation stays RESERVED and the janitor announces it. `wait` may be NULL. */

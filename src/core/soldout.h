@@ -18,17 +18,18 @@ struct soldout_options {
     uint32_t hold_ms;         /* how long somebody is held while it is being found out; 50 */
     uint32_t read_ms;         /* budget of one read; 100 */
     uint32_t every_ms;        /* between two rounds while it is being asked for; 60 */
+    uint32_t hurry_ms;        /* the same while somebody is held; 8 */
     uint32_t idle_ms;         /* nobody asked for so long: stop reading; 2000 */
     size_t watches;           /* activities watched at once; 16 */
     size_t filter_bytes;      /* of all buckets of one activity; 1 MiB (800,000 units) */
 };
 struct soldout_options soldout_options_default(void);
 
-/* Somebody held. Woken once with SOLD_OUT, ENDED, RESERVATION_PAUSED or STOCK_MOVING; never before soldout_hold has returned. */
+/* Somebody held. Woken once with SOLD_OUT or STOCK_MOVING; never before soldout_hold has returned. */
 struct soldout_wait {
     struct link link;
     void (*done)(struct soldout_wait *, enum reason);
-    uint64_t user_hash, since_us;
+    uint64_t since_us;
     int sku;
 };
 
@@ -40,8 +41,8 @@ struct soldout {
     struct soldout_watch *watches;
     uint8_t *filters;
     uint8_t by_number[4096];    /* watch of an activity, + 1 */
+    struct link lone;           /* held without a watch: all are taken */
     struct alarm tick;
-    bool running;
 };
 
 bool soldout_init(struct soldout *, struct store *, struct clock *, struct catalog *, struct soldout_options);
@@ -49,9 +50,9 @@ void soldout_stop(struct soldout *);    /* whoever is held hears STOCK_MOVING */
 void soldout_free(struct soldout *);
 
 /* SOLD_OUT, ENDED or RESERVATION_PAUSED where it is known for this user; else OK: nothing is known, ask the store. A few loads, no memory. */
-enum reason soldout_says(struct soldout *, const struct activity *, int sku, uint64_t user_hash);
-/* A bucket said it is empty (or closed, or paused): find out about all of them. `wait` may be NULL: only a hint. */
-void soldout_hold(struct soldout *, const struct activity *, int sku, uint64_t user_hash, struct soldout_wait *wait);
+enum reason soldout_says(struct soldout *, const struct activity *, int sku, uint64_t user_hash, uint8_t bucket);
+/* A bucket said that it is empty (or that the sale is over or paused): find out about all of them. `wait` may be NULL: only a hint. */
+void soldout_hold(struct soldout *, const struct activity *, int sku, struct soldout_wait *wait);
 void soldout_let_go(struct soldout_wait *);    /* harmless when not held */
 /* Whether a SKU is known to be sold out now, for whomever (advisory). */
 bool soldout_known(struct soldout *, const struct activity *, int sku);
