@@ -1,0 +1,87 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Activities: made, moved, listed. The state machine is spec/activity.def, in the table activity_transition.
+
+-- activity_rows(id): one row per SKU of this activity, in the order they were given; NULL: of all, by number.
+CREATE OR REPLACE FUNCTION activity_rows(p_activity text)
+RETURNS TABLE (a_activity text, a_title text, a_number integer, a_epoch smallint, a_buckets smallint, a_state text, a_version bigint,
+               a_starts bigint, a_ends bigint, a_pay_timeout integer, a_qualification boolean, a_rebuilding boolean,
+               s_sku text, s_stock bigint, s_unit_first bigint, s_price bigint, s_currency text)
+LANGUAGE sql STABLE AS $$
+  SELECT a.activity_id, a.title, a.number, a.epoch, a.buckets, a.state, a.version,
+         (extract(epoch FROM a.starts_at) * 1000)::bigint, (extract(epoch FROM a.ends_at) * 1000)::bigint, a.pay_timeout_s, a.qualification, a.rebuilding,
+         s.sku_id, s.stock, s.unit_first, s.price, s.currency
+  FROM activity a JOIN activity_sku s USING (activity_id)
+  WHERE p_activity IS NULL OR a.activity_id = p_activity
+  ORDER BY a.number, s.place
+$$;
+
+-- activity_create: the activity, its SKUs and one row per unit; number and units are given here, contiguous per SKU; units are dealt
+-- to the buckets in turn. Out: OK and its rows, also where it stood with the same terms; CONFLICT where with others.
+CREATE OR REPLACE FUNCTION activity_create(
+  p_activity text, p_title text, p_buckets smallint, p_starts bigint, p_ends bigint, p_pay_timeout integer, p_qualification boolean,
+  s_sku text[], s_stock bigint[], s_price bigint[], s_currency text[], p_actor text, p_note text)
+RETURNS TABLE (v_result text, v_activity text, v_title text, v_number integer, v_epoch smallint, v_buckets smallint, v_state text, v_version bigint,
+               v_starts bigint, v_ends bigint, v_pay_timeout integer, v_qualification boolean, v_rebuilding boolean,
+               v_sku text, v_stock bigint, v_unit_first bigint, v_price bigint, v_currency text)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  base bigint;
+  result text := 'OK';
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('seckill-activity', 0));    -- numbers and units are dealt by one at a time
+  IF EXISTS (SELECT FROM activity WHERE activity_id = p_activity) THEN
+    IF NOT EXISTS (SELECT FROM activity a WHERE a.activity_id = p_activity AND a.title = p_title AND a.starts_at = to_timestamp(p_starts / 1000.0)
+                   AND a.ends_at = to_timestamp(p_ends / 1000.0) AND a.pay_timeout_s = p_pay_timeout AND a.qualification = p_qualification
+                   AND (a.epoch > 1 OR a.buckets = p_buckets))
+       OR (SELECT array_agg(ROW(s.sku_id::text, s.stock, s.price, s.currency)::text ORDER BY s.place) FROM activity_sku s WHERE s.activity_id = p_activity)
+          IS DISTINCT FROM
+          (SELECT array_agg(ROW(s.sku, s.stock, s.price, s.currency)::text ORDER BY s.place)
+           FROM unnest(s_sku, s_stock, s_price, s_currency) WITH ORDINALITY s(sku, stock, price, currency, place)) THEN
+      result := 'CONFLICT';
+    END IF;
+  ELSE
+    INSERT INTO activity (activity_id, number, title, buckets, starts_at, ends_at, pay_timeout_s, qualification)
+    SELECT p_activity, coalesce(max(number), 0) + 1, p_title, p_buckets, to_timestamp(p_starts / 1000.0), to_timestamp(p_ends / 1000.0), p_pay_timeout,
+           p_qualification FROM activity;
+    SELECT coalesce(max(unit_first + stock), 1) INTO base FROM activity_sku;
+    INSERT INTO activity_sku (activity_id, sku_id, place, stock, unit_first, price, currency)
+    SELECT p_activity, s.sku, s.place, s.stock, base + sum(s.stock) OVER (ORDER BY s.place) - s.stock, s.price, s.currency
+    FROM unnest(s_sku, s_stock, s_price, s_currency) WITH ORDINALITY s(sku, stock, price, currency, place);
+    INSERT INTO inventory_token (unit, activity_id, sku_id, bucket)
+    SELECT s.unit_first + k, s.activity_id, s.sku_id, k % p_buckets
+    FROM activity_sku s, generate_series(0, s.stock - 1) k WHERE s.activity_id = p_activity;
+    INSERT INTO audit_log (actor, action, subject, note, after)
+    VALUES (p_actor, 'activity.create', p_activity, p_note,
+            (SELECT jsonb_build_object('buckets', p_buckets, 'skus', jsonb_agg(jsonb_build_object('sku_id', s.sku_id, 'stock', s.stock, 'price', s.price)))
+             FROM activity_sku s WHERE s.activity_id = p_activity));
+  END IF;
+  RETURN QUERY SELECT result, r.* FROM activity_rows(p_activity) r;
+END $$;
+
+-- activity_move: one step of spec/activity.def. Out: OK and the rows as they now are (standing there already is OK and changes nothing);
+-- CONFLICT where no such step leads from here; nothing where there is no such activity.
+CREATE OR REPLACE FUNCTION activity_move(p_activity text, p_event text, p_actor text, p_note text)
+RETURNS TABLE (v_result text, v_activity text, v_title text, v_number integer, v_epoch smallint, v_buckets smallint, v_state text, v_version bigint,
+               v_starts bigint, v_ends bigint, v_pay_timeout integer, v_qualification boolean, v_rebuilding boolean,
+               v_sku text, v_stock bigint, v_unit_first bigint, v_price bigint, v_currency text)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  stands text;
+  goes text;
+  result text := 'OK';
+BEGIN
+  SELECT a.state INTO stands FROM activity a WHERE a.activity_id = p_activity FOR UPDATE;
+  SELECT m.to_state INTO goes FROM activity_transition m WHERE m.from_state = stands AND m.event = p_event;
+  IF goes IS NULL THEN
+    IF NOT EXISTS (SELECT FROM activity_transition m WHERE m.to_state = stands AND m.event = p_event) THEN
+      result := 'CONFLICT';
+    END IF;
+  ELSIF goes <> stands THEN
+    UPDATE activity SET state = goes, version = version + 1, updated_at = now() WHERE activity_id = p_activity AND state = stands;
+    INSERT INTO audit_log (actor, action, subject, note, before, after)
+    VALUES (p_actor, 'activity.' || lower(p_event), p_activity, p_note, jsonb_build_object('state', stands), jsonb_build_object('state', goes));
+  END IF;
+  RETURN QUERY SELECT result, r.* FROM activity_rows(p_activity) r;
+END $$;

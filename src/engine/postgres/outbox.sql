@@ -1,0 +1,83 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The outbox as its relay sees it (protocol §4).
+
+-- claim_outbox(limit, hold): up to `limit` rows nobody holds, oldest first, held for `hold` ms. What a row says is read after the
+-- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
+-- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms.
+CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
+RETURNS TABLE (
+  o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
+  o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
+  o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
+  o_waiting bigint, o_age bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  ids bigint[];
+  rest bigint := 0;
+BEGIN
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now()
+               ORDER BY b.outbox_id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  IF cardinality(ids) = 0 THEN
+    RETURN;
+  END IF;
+  UPDATE outbox SET claimed_until = now() + make_interval(secs => p_hold_ms / 1000.0) WHERE outbox_id = ANY (ids);
+  IF cardinality(ids) = p_limit THEN
+    SELECT count(*) INTO rest FROM (SELECT FROM outbox b WHERE b.outbox_id > ids[p_limit] AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+                                    LIMIT 1000) unclaimed;
+  END IF;
+  RETURN QUERY
+    SELECT b.outbox_id, b.version, b.kind, coalesce(b.activity_id, x.activity_id, r.activity_id, ''), coalesce(a.number, 0), coalesce(a.epoch, 0::smallint),
+           coalesce(a.buckets, 0::smallint), coalesce(a.rebuilding, false),
+           coalesce(x.user_id, r.user_id, ''), coalesce(x.sku_id, r.sku_id, t.sku_id, ''), coalesce(x.request_id, r.request_id, ''),
+           coalesce(b.reservation_id, ''), coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''),
+           coalesce(x.outcome, 'MANUAL_REVIEW'), coalesce(x.reason, r.reason, 'OK'),
+           coalesce(b.unit, x.unit, r.unit, 0), coalesce(b.generation, x.generation, r.generation, 0), coalesce(t.bucket, 0::smallint),
+           b.kind = 'RETURN' AND (t.unit IS NULL OR t.generation <> b.generation),
+           CASE b.kind WHEN 'EVENT' THEN CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) ELSE b.reservation_id END
+                       WHEN 'DEAD_LETTER' THEN coalesce(d.message_id, d.message_key, '') ELSE '' END,
+           CASE b.kind
+             WHEN 'EVENT' THEN json_build_object('event', b.subject, 'event_id', b.key, 'reservation_id', b.reservation_id,
+               'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', x.sku_id, 'user_id', x.user_id, 'request_id', x.request_id,
+               'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'reason', x.reason,
+               'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
+             WHEN 'DEAD_LETTER' THEN json_build_object('review_id', d.review_id, 'reason', d.reason, 'consumer_group', d.consumer_group, 'key', d.message_key,
+               'reservation_id', d.reservation_id, 'message_id', d.message_id, 'body_base64', translate(encode(d.body, 'base64'), E'\n', ''),
+               'parked_at', to_char(d.opened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
+             ELSE '' END,
+           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint
+    FROM outbox b
+    LEFT JOIN consumer_inbox x ON x.reservation_id = b.reservation_id
+    LEFT JOIN consumer_inbox s ON s.reservation_id = x.superseded_by
+    LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE b.kind = 'STATUS' AND x.reservation_id IS NULL AND v.reservation_id = b.reservation_id
+                       ORDER BY v.opened_at DESC LIMIT 1) r ON true
+    LEFT JOIN review d ON b.kind = 'DEAD_LETTER' AND d.review_id = b.subject
+    LEFT JOIN orders o ON b.kind = 'EVENT' AND o.reservation_id = b.reservation_id
+    LEFT JOIN inventory_token t ON b.kind = 'RETURN' AND t.unit = b.unit
+    LEFT JOIN activity a ON a.activity_id = b.activity_id
+    WHERE b.outbox_id = ANY (ids)
+    ORDER BY b.outbox_id;
+END $$;
+
+-- finish_outbox(rows, versions): these were delivered at these versions. A row renewed meanwhile stays, and so does one that is
+-- being renewed at this moment: its teller holds it, and it will be told again.
+CREATE OR REPLACE FUNCTION finish_outbox(f_row bigint[], f_version integer[]) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  ids bigint[];
+  gone bigint;
+  r_unit bigint[];
+  r_generation integer[];
+BEGIN
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b JOIN unnest(f_row, f_version) f(id, version) ON b.outbox_id = f.id AND b.version = f.version
+               FOR UPDATE OF b SKIP LOCKED);
+  WITH deleted AS (DELETE FROM outbox WHERE outbox_id = ANY (ids) RETURNING kind, unit, generation)
+  SELECT count(*), array_agg(unit ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'), array_agg(generation ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN')
+  INTO gone, r_unit, r_generation FROM deleted;
+  IF r_unit IS NOT NULL THEN
+    UPDATE compensation c SET status = 'RELEASED', done_at = now()
+    FROM unnest(r_unit, r_generation) r(unit, generation)
+    WHERE c.unit = r.unit AND c.generation = r.generation AND c.status = 'RELEASE_PENDING';
+  END IF;
+  RETURN gone;
+END $$;

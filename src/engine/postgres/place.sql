@@ -1,0 +1,200 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- place_orders: one batch of create-order messages becomes verdicts, in one transaction (protocol §3).
+--
+-- In: the consumer group and owner; the queue prefixes the batch takes (q_*), each moved from → to; the items (i_*), arrays of one length.
+-- Out: one row per item, in order. The one row QUEUE_LOST instead: an offset row was not where the caller believed; nothing was done.
+-- Promises: whoever inserts an inbox row first has decided; at most one order per unit and generation, reservation, request, user
+-- and SKU; a released unit has its next generation and its return queued in the same transaction.
+-- Locks: offsets → inbox → units → orders → outbox, each in order of its key.
+CREATE OR REPLACE FUNCTION place_orders(
+  p_group text, p_owner text,
+  q_broker text[], q_topic text[], q_number integer[], q_from bigint[], q_to bigint[], q_identity text[],
+  i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
+  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[])
+RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_order text, v_superseded_by text, v_regressed boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  n integer := cardinality(i_reservation);
+  rows integer;
+  place integer;
+  fresh_id text[];               -- inserted by us, in any order
+  fresh_message text[];
+  is_fresh boolean[];            -- per ordinal, like the next two
+  u_generation integer[];        -- of the item's unit as locked; NULL: no such unit of that SKU
+  u_available boolean[];
+  held_at integer[];
+  held_generation integer[];
+  held_available boolean[];
+  placed_id text[];              -- orders inserted by us
+  placed_unit bigint[];
+  placed_generation integer[];
+  placed_activity text[];
+  released_id text[];
+  regressed boolean := false;
+BEGIN
+  -- 1. the offsets, all or nothing
+  IF cardinality(q_topic) > 0 THEN
+    SELECT count(*) INTO rows FROM (
+      SELECT o.next, q.come_from FROM consumer_offset o
+      JOIN unnest(q_broker, q_topic, q_number, q_from) q(broker, topic, number, come_from)
+        ON o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number
+      WHERE o.consumer_group = p_group
+      ORDER BY o.broker, o.topic, o.queue FOR UPDATE OF o) held
+    WHERE held.next = held.come_from;
+    IF rows <> cardinality(q_topic) THEN
+      RETURN QUERY SELECT 'QUEUE_LOST', NULL::text, false, NULL::text, NULL::text, false;
+      RETURN;
+    END IF;
+    UPDATE consumer_offset o
+    SET next = q.go_to, identity = q.identity, updated_at = now(),
+        leased_until = CASE WHEN o.owner = p_owner THEN now() + interval '3 s' ELSE o.leased_until END
+    FROM unnest(q_broker, q_topic, q_number, q_to, q_identity) q(broker, topic, number, go_to, identity)
+    WHERE o.consumer_group = p_group AND o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number;
+  END IF;
+  IF n = 0 THEN
+    RETURN;
+  END IF;
+
+  -- 2. the verdicts: who inserts first has decided
+  WITH fresh AS (
+    INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch,
+                                created_at, outcome)
+    SELECT i.reservation, p_group, i.message, i.activity, i.sku, i.usr, i.request, i.unit, i.generation, i.epoch,
+           to_timestamp(i.created / 1000.0), 'ORDERED'
+    FROM unnest(i_reservation, i_message, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_epoch, i_created)
+      WITH ORDINALITY i(reservation, message, activity, sku, usr, request, unit, generation, epoch, created, ordinal)
+    ORDER BY i.reservation COLLATE "C", i.ordinal
+    ON CONFLICT DO NOTHING RETURNING reservation_id, message_id)
+  SELECT array_agg(reservation_id), array_agg(message_id) INTO fresh_id, fresh_message FROM fresh;
+
+  IF cardinality(fresh_id) = n THEN
+    is_fresh := array_fill(true, ARRAY[n]);
+  ELSE
+    is_fresh := array_fill(false, ARRAY[n]);
+    FOR place IN
+      SELECT min(i.ordinal) FROM unnest(i_reservation, i_message) WITH ORDINALITY i(reservation, message, ordinal)
+      JOIN unnest(fresh_id, fresh_message) f(reservation, message) ON f.reservation = i.reservation AND f.message = i.message
+      GROUP BY i.reservation
+    LOOP
+      is_fresh[place] := true;
+    END LOOP;
+  END IF;
+
+  IF fresh_id IS NOT NULL THEN
+    -- 3. the units of fresh items, locked in unit order
+    WITH held AS MATERIALIZED (
+      SELECT i.ordinal, t.generation, t.status = 'AVAILABLE' AS available
+      FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal)
+      JOIN inventory_token t ON t.unit = i.unit AND t.activity_id = i.activity AND t.sku_id = i.sku
+      WHERE i.fresh ORDER BY t.unit FOR UPDATE OF t)
+    SELECT array_agg(ordinal), array_agg(generation), array_agg(available) INTO held_at, held_generation, held_available FROM held;
+    u_generation := array_fill(NULL::integer, ARRAY[n]);
+    u_available := array_fill(NULL::boolean, ARRAY[n]);
+    FOR k IN 1 .. coalesce(cardinality(held_at), 0) LOOP
+      place := held_at[k];
+      u_generation[place] := held_generation[k];
+      u_available[place] := held_available[k];
+    END LOOP;
+
+    -- 4. orders: the first item of each unit that matches it, the first of each request, unless the request was refused before
+    WITH item AS (
+      SELECT i.*, i.available AND i.generation = i.held AS matches,
+             row_number() OVER (PARTITION BY i.activity COLLATE "C", i.usr COLLATE "C", i.request COLLATE "C" ORDER BY i.ordinal) AS request_turn,
+             row_number() OVER (PARTITION BY i.unit, i.available AND i.generation = i.held ORDER BY i.ordinal) AS unit_turn
+      FROM unnest(i_reservation, i_activity, i_sku, i_user, i_request, i_unit, i_generation, is_fresh, u_generation, u_available)
+        WITH ORDINALITY i(reservation, activity, sku, usr, request, unit, generation, fresh, held, available, ordinal)
+      WHERE i.fresh),
+    placed AS (
+      INSERT INTO orders (order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline)
+      SELECT order_name(i.reservation), i.request, i.reservation, i.activity, i.sku, i.usr, i.unit, i.generation, s.price, s.currency,
+             now() + make_interval(secs => a.pay_timeout_s)
+      FROM item i
+      JOIN activity_sku s ON s.activity_id = i.activity AND s.sku_id = i.sku
+      JOIN activity a ON a.activity_id = i.activity
+      WHERE i.matches AND i.request_turn = 1 AND i.unit_turn = 1
+        AND NOT EXISTS (SELECT FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
+                        AND x.outcome = 'RELEASED')
+      ORDER BY i.activity COLLATE "C", i.usr COLLATE "C", i.sku COLLATE "C", i.ordinal
+      ON CONFLICT DO NOTHING RETURNING reservation_id, unit, generation, activity_id)
+    SELECT array_agg(reservation_id), array_agg(unit), array_agg(generation), array_agg(activity_id)
+    INTO placed_id, placed_unit, placed_generation, placed_activity FROM placed;
+
+    -- 5. their units
+    IF placed_id IS NOT NULL THEN
+      UPDATE inventory_token t SET status = 'CONSUMED', reservation_id = p.id, consumed_at = now(), updated_at = now()
+      FROM unnest(placed_unit, placed_generation, placed_id) p(unit, generation, id)
+      WHERE t.unit = p.unit AND t.generation = p.generation AND t.status = 'AVAILABLE';
+      GET DIAGNOSTICS rows = ROW_COUNT;
+      IF rows <> cardinality(placed_id) THEN
+        RAISE EXCEPTION 'place_orders: % orders but % units', cardinality(placed_id), rows USING ERRCODE = 'assert_failure';
+      END IF;
+      INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id)
+      SELECT p.unit, p.generation, 'CONSUMED', -1, p.id FROM unnest(placed_unit, placed_generation, placed_id) p(unit, generation, id);
+    END IF;
+  END IF;
+
+  -- the usual case: every item is a new order
+  IF cardinality(placed_id) = n THEN
+    INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
+    SELECT k.prefix || p.id, k.kind, CASE k.kind WHEN 'STATUS' THEN p.activity END, p.id, k.subject
+    FROM unnest(placed_id, placed_activity) p(id, activity),
+         (VALUES ('STATUS', 'STATUS:', NULL), ('EVENT', 'EVENT:ORDER_CREATED:', 'ORDER_CREATED')) k(kind, prefix, subject)
+    ORDER BY k.prefix COLLATE "C", p.id COLLATE "C"
+    ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+    RETURN QUERY SELECT 'ORDERED', NULL::text, true, order_name(i.id), NULL::text, false FROM unnest(i_reservation) i(id);
+    RETURN;
+  END IF;
+
+  -- 6. fresh − placed: released, each with its own reason
+  IF fresh_id IS NOT NULL AND cardinality(fresh_id) > coalesce(cardinality(placed_id), 0) THEN
+    SELECT bool_or(i.generation > i.held) INTO regressed
+    FROM unnest(i_generation, u_generation, is_fresh) i(generation, held, fresh) WHERE i.fresh;
+    WITH released AS (
+      SELECT i.reservation,
+             CASE WHEN i.held IS NULL THEN 'TOKEN_FOREIGN'
+                  WHEN i.request_turn > 1 OR same_request.reservation_id IS NOT NULL OR replay.reservation_id IS NOT NULL THEN 'REQUEST_REPLAY'
+                  WHEN same_user.reservation_id IS NOT NULL THEN 'DUPLICATE_USER'
+                  WHEN i.generation = i.held AND (NOT i.available OR EXISTS (SELECT FROM orders h WHERE h.unit = i.unit
+                       AND (h.generation = i.generation OR h.status <> 'CANCELED'))) THEN 'TOKEN_CONFLICT'
+                  ELSE 'STALE_GENERATION' END AS reason,
+             CASE WHEN i.held IS NOT NULL
+                  THEN coalesce(same_request.reservation_id, same_user.reservation_id, replay.superseded_by) END AS superseded_by
+      FROM (SELECT i.*, row_number() OVER (PARTITION BY i.activity, i.usr, i.request ORDER BY i.ordinal) AS request_turn
+            FROM unnest(i_reservation, i_activity, i_sku, i_user, i_request, i_unit, i_generation, is_fresh, u_generation, u_available)
+              WITH ORDINALITY i(reservation, activity, sku, usr, request, unit, generation, fresh, held, available, ordinal)
+            WHERE i.fresh) i
+      LEFT JOIN orders mine ON mine.reservation_id = i.reservation
+      LEFT JOIN orders same_request ON same_request.activity_id = i.activity AND same_request.user_id = i.usr AND same_request.request_id = i.request
+      LEFT JOIN orders same_user ON same_user.activity_id = i.activity AND same_user.sku_id = i.sku AND same_user.user_id = i.usr
+      LEFT JOIN LATERAL (SELECT x.reservation_id, x.superseded_by FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr
+                         AND x.request_id = i.request AND x.outcome = 'RELEASED' ORDER BY x.received_at, x.reservation_id LIMIT 1) replay ON true
+      WHERE mine.reservation_id IS NULL),
+    written AS (
+      UPDATE consumer_inbox x SET outcome = 'RELEASED', reason = r.reason, superseded_by = r.superseded_by
+      FROM released r WHERE x.reservation_id = r.reservation RETURNING x.reservation_id)
+    SELECT array_agg(reservation_id) INTO released_id FROM written;
+    IF cardinality(released_id) + coalesce(cardinality(placed_id), 0) <> cardinality(fresh_id) THEN
+      RAISE EXCEPTION 'place_orders: % fresh, % placed, % released', cardinality(fresh_id), cardinality(placed_id), cardinality(released_id)
+        USING ERRCODE = 'assert_failure';
+    END IF;
+    PERFORM units_return(released_id);
+  END IF;
+
+  -- 7. what others must hear; items that were decided before are told again
+  PERFORM outbox_tell(i_reservation, placed_id, released_id);
+
+  -- 8. one verdict per ordinal
+  IF EXISTS (SELECT FROM unnest(i_reservation, i_message) i(reservation, message)
+             LEFT JOIN consumer_inbox x ON x.reservation_id = i.reservation
+             LEFT JOIN consumer_inbox bound ON bound.consumer_group = p_group AND bound.message_id = i.message
+             WHERE x.reservation_id IS NULL AND bound.reservation_id IS NULL) THEN
+    RAISE EXCEPTION 'place_orders: an item has no verdict' USING ERRCODE = 'assert_failure';
+  END IF;
+  RETURN QUERY
+    SELECT coalesce(x.outcome, 'MESSAGE_ID_REUSED'), x.reason, i.fresh, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END,
+           x.superseded_by, coalesce(regressed, false)
+    FROM unnest(i_reservation, is_fresh) WITH ORDINALITY i(reservation, fresh, ordinal)
+    LEFT JOIN consumer_inbox x ON x.reservation_id = i.reservation
+    ORDER BY i.ordinal;
+END $$;

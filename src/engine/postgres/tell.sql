@@ -1,0 +1,71 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What place and release have in common once a verdict is written.
+
+-- units_return(ids): units of reservations that this transaction has just RELEASED leave them. The units are already locked by the caller,
+-- in unit order. A unit still AVAILABLE at the reservation's generation gets the next one and goes back; a generation above
+-- the unit's means that the ledger went back in time, and the unit jumps past it, whoever holds it.
+-- Writes inbox.raised, journal, compensation. The return itself is queued by outbox_tell.
+CREATE OR REPLACE FUNCTION units_return(p_ids text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  r_unit bigint[];
+  r_generation integer[];
+  r_available boolean[];
+BEGIN
+  WITH raised AS (
+    UPDATE inventory_token t SET generation = r.top + 1, updated_at = now()
+    FROM (SELECT x.unit, x.activity_id, x.sku_id, max(x.generation) AS top FROM consumer_inbox x
+          WHERE x.reservation_id = ANY (p_ids) GROUP BY 1, 2, 3) r
+    WHERE t.unit = r.unit AND t.activity_id = r.activity_id AND t.sku_id = r.sku_id
+      AND (t.generation < r.top
+           OR (t.generation = r.top AND t.status = 'AVAILABLE'
+               AND NOT EXISTS (SELECT FROM orders o WHERE o.unit = t.unit AND o.status <> 'CANCELED')))
+    RETURNING t.unit, t.generation, t.status = 'AVAILABLE' AS available)
+  SELECT array_agg(unit), array_agg(generation), array_agg(available) INTO r_unit, r_generation, r_available FROM raised;
+  IF r_unit IS NULL THEN
+    RETURN;
+  END IF;
+
+  UPDATE consumer_inbox x SET raised = r.generation
+  FROM unnest(r_unit, r_generation) r(unit, generation)
+  WHERE x.reservation_id = ANY (p_ids) AND x.unit = r.unit AND x.generation = r.generation - 1;
+
+  INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id, reason)
+  SELECT DISTINCT ON (r.unit) r.unit, r.generation, CASE WHEN r.available THEN 'RETURNED' ELSE 'RAISED' END, 0, x.reservation_id, x.reason
+  FROM unnest(r_unit, r_generation, r_available) r(unit, generation, available)
+  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1
+  WHERE x.reservation_id = ANY (p_ids)
+  ORDER BY r.unit, x.reservation_id;
+
+  INSERT INTO compensation (compensation_id, reservation_id, compensation_type, schema_version, unit, generation)
+  SELECT DISTINCT ON (r.unit) compensation_name(x.reservation_id, 'RETURN_UNIT', 1), x.reservation_id, 'RETURN_UNIT', 1, r.unit, r.generation
+  FROM unnest(r_unit, r_generation, r_available) r(unit, generation, available)
+  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1
+  WHERE x.reservation_id = ANY (p_ids) AND r.available
+  ORDER BY r.unit, x.reservation_id;
+END $$;
+
+-- outbox_tell(ids, created, released): queues what others must hear: the status of every reservation named in `ids` that has a verdict, the
+-- return of its unit where that is AVAILABLE at the generation which the verdict or the cancel of its order raised it to, and the
+-- events of orders `created` and reservations `released` by this transaction. A row that stands already is renewed: version + 1
+-- and free to be claimed, for what was told may have been forgotten. Keys are taken in order, so that two tellers never wait for each other.
+CREATE OR REPLACE FUNCTION outbox_tell(p_ids text[], p_created text[], p_released text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, unit, generation, subject)
+  SELECT q.key, q.kind, q.activity_id, q.reservation_id, q.unit, q.generation, q.subject FROM (
+    SELECT 'STATUS:' || x.reservation_id AS key, 'STATUS' AS kind, x.activity_id, x.reservation_id, NULL::bigint AS unit, NULL::integer AS generation,
+           NULL::text AS subject
+    FROM consumer_inbox x JOIN activity a ON a.activity_id = x.activity_id WHERE x.reservation_id = ANY (p_ids)
+    UNION
+    SELECT 'RETURN:' || t.unit || '-' || t.generation, 'RETURN', t.activity_id, NULL, t.unit, t.generation, NULL
+    FROM consumer_inbox x LEFT JOIN orders o ON o.reservation_id = x.reservation_id
+    JOIN inventory_token t ON t.unit = x.unit AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id
+    WHERE x.reservation_id = ANY (p_ids) AND t.status = 'AVAILABLE' AND t.generation = coalesce(o.raised, x.raised)
+    UNION
+    SELECT 'EVENT:ORDER_CREATED:' || c.id, 'EVENT', NULL, c.id, NULL, NULL, 'ORDER_CREATED' FROM unnest(p_created) c(id)
+    UNION
+    SELECT 'EVENT:RESERVATION_RELEASED:' || c.id, 'EVENT', NULL, c.id, NULL, NULL, 'RESERVATION_RELEASED' FROM unnest(p_released) c(id)
+  ) q
+  ORDER BY q.key COLLATE "C"
+  ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+END $$;
