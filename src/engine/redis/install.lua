@@ -1,0 +1,41 @@
+#!lua
+-- install.lua: a bucket learns of its activity.
+--
+--   ARGV   state, version, starts ms, ends ms, seeded, bits of the winners' filter, names of the SKUs joined by blanks,
+--          then for each SKU: name, index u16 + first unit u48 + units u48 (packed), units
+--   gives  {OK or UNCHANGED, sequence}
+--
+-- Creates the data where there is none; else takes state and window of a higher version. seeded is only ever set. A sale that goes
+-- on after a pause or an end rests as a unit does: others may still be saying by themselves that it is paused or over.
+local meta = call('HMGET', KEYS[1], 'version', 'state', 'ends', 'seeded')
+local state, version, ends = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[4])
+local now, reason = now_ms(), REASON_UNCHANGED
+
+-- Versions are compared as the whole numbers they are, whatever their length.
+local function above(a, b)
+  return #a > #b or (#a == #b and a > b)
+end
+
+if not meta[1] then
+  call('HSET', KEYS[1], 'state', state, 'version', version, 'starts', ARGV[3], 'ends', ARGV[4], 'opens', 0, 'seq', 0, 'restocks', 0,
+    'filter', ARGV[6], 'skus', ARGV[7])
+  for a = 8, #ARGV, 3 do
+    call('HSET', KEYS[1], 'sku:' .. ARGV[a], ARGV[a + 1])
+    call('SETRANGE', base .. 'gen:' .. ARGV[a], tonumber(ARGV[a + 2]) - 1, '\0')
+  end
+  call('SETBIT', base .. 'win', tonumber(ARGV[6]) - 1, 0)
+  reason = REASON_OK
+elseif above(version, meta[1]) then
+  local sold = tonumber(meta[2]) == ACTIVITY_OPEN and now < tonumber(meta[3])
+  local stopped = tonumber(meta[2]) == ACTIVITY_PAUSED or now >= tonumber(meta[3])
+  if state == ACTIVITY_OPEN and not sold and stopped then
+    call('HSET', KEYS[1], 'opens', now + REST_MS)
+  end
+  call('HSET', KEYS[1], 'state', state, 'version', version, 'starts', ARGV[3], 'ends', ARGV[4])
+  reason = REASON_OK
+end
+if ARGV[5] == '1' and not meta[4] then
+  call('HSET', KEYS[1], 'seeded', 1)
+  reason = REASON_OK
+end
+return {reason, call('HINCRBY', KEYS[1], 'seq', 1)}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * redis_reply.h: what the scripts answer, as the port's structs. Pure, and safe on any reply whatever its shape: what is not as the
+ * script promises it gives REASON_ENGINE_FAULT. Texts point into the reply; arrays are taken from the arena. */
+#pragma once
+#include <hiredis/hiredis.h>
+
+#include "arena.h"
+#include "store.h"
+
+/* The fate that an error reply speaks of, by its first word; NOSCRIPT is told apart (true and nothing else). */
+enum reason redis_reply_error(struct str message, bool *noscript);
+
+/* The reason in front of any script's answer; ENGINE_FAULT where there is none. */
+enum reason redis_reply_reason(const redisReply *reply);
+/* `sku`: the one asked for. */
+enum reason redis_reply_reserve(const redisReply *reply, struct str sku, struct reserve_answer *out);
+/* Reasons of `count` items, each to verdicts[order[i]]. */
+enum reason redis_reply_batch(const redisReply *reply, const uint16_t *order, size_t count, enum reason *verdicts);
+enum reason redis_reply_look(const redisReply *reply, struct arena *arena, struct look_answer *out);
+enum reason redis_reply_due(const redisReply *reply, struct arena *arena, struct due_answer *out);
+enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, struct stock_answer *out);
+/* `walked`, `which`: what this slice was asked of. The cursor is "WHAT WHICH SCAN", the three of holdings.lua. */
+enum reason redis_reply_holdings(const redisReply *reply, struct str walked, size_t which, struct arena *arena, struct holdings_answer *out);
