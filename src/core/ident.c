@@ -123,6 +123,12 @@ uint8_t user_bucket(uint64_t hash, uint8_t buckets)
     return (uint8_t)(((hash * 0x9e3779b97f4a7c15u) >> 32) % buckets);
 }
 
+static uint64_t mark_of(uint64_t hash) { return (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u >> 48; }
+
+uint64_t ident_chance(uint64_t hash, uint64_t random) { return mark_of(hash) << 32 | (random & UINT32_MAX); }
+
+bool ident_of_user(struct ident id, uint64_t hash) { return get(id.bytes + 8) >> 48 == mark_of(hash); }
+
 static size_t decimal(uint64_t n, int least, char *out)
 {
     char reversed[20];

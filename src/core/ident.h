@@ -24,6 +24,10 @@ struct ident_fields {
 /* A new name; `chance`: 48 of its bits are used. Fields out of their range stop the process. */
 struct ident ident_make(const struct ident_keys *, struct ident_fields, uint64_t chance);
 struct ident_fields ident_read(struct ident);
+/* The chance of an id that belongs to a user: 16 of the 48 bits are his mark, under the users' key. */
+uint64_t ident_chance(uint64_t user_hash, uint64_t random);
+/* Whether it bears this user's mark: an id of somebody else is refused without a look-up, as a made-up one is. */
+bool ident_of_user(struct ident, uint64_t user_hash);
 /* Whether we made it, under a key we still hold. */
 bool ident_ours(const struct ident_keys *, struct ident);
 static inline bool ident_eq(struct ident a, struct ident b) { return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0; }

@@ -9,6 +9,7 @@
 #include "settler.h"
 #include "store.h"
 #include "terms.h"
+#include "verdict.h"
 
 struct desk;
 
@@ -33,6 +34,7 @@ struct reservation_view {
     enum reservation_state status;
     enum reason why;              /* of RELEASED; else OK */
     struct str order;             /* empty: none */
+    bool has_order;               /* the ledger was asked: order_state and pay_deadline_ms hold */
     enum order_state order_state;
     int64_t pay_deadline_ms;      /* 0: none */
     struct str superseded_by;
@@ -50,23 +52,23 @@ struct query {
     void (*done)(struct query *);
 
     /* out */
-    enum reason reason;           /* OK · NOT_FOUND · UNKNOWN_ACTIVITY · DEPENDENCY_DOWN · OVERLOADED */
+    enum reason reason;           /* OK · NOT_FOUND · DEPENDENCY_DOWN · OVERLOADED */
     struct reservation_view view; /* with OK, QUERY_RESERVATION and QUERY_REQUEST */
     struct order order;           /* with OK, QUERY_ORDER */
 
     /* own */
     struct desk *desk;
     struct ident ident;
-    struct bucket bucket;
-    uint64_t hash, began_us, until_us;
+    uint64_t hash, until_us;
     uint32_t pause_ms;
-    bool named, first, store_failed;
+    bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer */
     enum reservation_state seen;
+    struct entry entry;           /* as the store held it */
+    char kept[192];
     struct waiter waiter;
     struct alarm alarm;
-    struct settle_wait settle;
-    size_t used;
-    char memory[768];
+    struct verdict_ask verdict;
+    char memory[640];
 };
 /* true: answered already (done will not be called). */
 bool query_start(struct desk *, struct query *) must_check;

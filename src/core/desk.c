@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "desk.h"
+
+struct desk_options desk_options_default(void)
+{
+    return (struct desk_options){
+        .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
+        .soldout = soldout_options_default(), .query = query_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
+        .refresh_ms = 300, .poll_after_ms = 500};
+}
+
+bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random,
+               const struct ident_keys *keys, struct desk_options options)
+{
+    *d = (struct desk){.store = store, .bus = bus, .ledger = ledger, .clock = clock, .random = random, .keys = keys, .options = options};
+    d->office = (struct verdict_office){.ledger = ledger, .settler = &d->settler, .catalog = &d->catalog, .keys = keys};
+    if (!catalog_init(&d->catalog, ledger, clock, options.catalog))
+        return false;
+    if (!settler_init(&d->settler, store, clock, random, options.settler)) {
+        catalog_free(&d->catalog);
+        return false;
+    }
+    if (!publisher_init(&d->publisher, bus, clock, random, &d->settler, keys, options.publisher)) {
+        settler_free(&d->settler);
+        catalog_free(&d->catalog);
+        return false;
+    }
+    if (!soldout_init(&d->soldout, store, clock, &d->catalog, options.soldout)) {
+        publisher_free(&d->publisher);
+        settler_free(&d->settler);
+        catalog_free(&d->catalog);
+        return false;
+    }
+    return true;
+}
+
+void desk_start(struct desk *d) { catalog_start(&d->catalog); }
+
+void desk_drain(struct desk *d) { d->draining = true; }
+
+bool desk_idle(const struct desk *d)
+{
+    return d->takes == 0 && d->queries == 0 && publisher_held(&d->publisher) == 0 && settler_held(&d->settler) == 0;
+}
+
+void desk_stop(struct desk *d)
+{
+    catalog_stop(&d->catalog);
+    soldout_stop(&d->soldout);
+}
+
+void desk_free(struct desk *d)
+{
+    soldout_free(&d->soldout);
+    publisher_free(&d->publisher);
+    settler_free(&d->settler);
+    catalog_free(&d->catalog);
+}
+
+void desk_doubt(struct desk *d) { d->doubt_until_us = clock_mono_us(d->clock) + (uint64_t)d->options.query.fall_back_ms * 1000; }

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * desk.h: what an access process holds on one event loop: the ports, the keys, and the objects that every reservation and every query
+ * passes through. All memory is taken here, at the start. */
+#pragma once
+#include "catalog.h"
+#include "ident.h"
+#include "publish.h"
+#include "query.h"
+#include "settler.h"
+#include "soldout.h"
+#include "verdict.h"
+
+struct desk_options {
+    struct catalog_options catalog;
+    struct settler_options settler;
+    struct publisher_options publisher;
+    struct soldout_options soldout;
+    struct query_options query;
+    size_t takes;                 /* in flight at once; 8192, then OVERLOADED */
+    uint32_t reserve_ms;          /* budget of one reserve; 1000 */
+    uint32_t ledger_ms;           /* budget of one look at the ledger; 500 */
+    uint32_t refresh_ms;          /* how long a take waits for the catalog after STALE_EPOCH; 300 */
+    uint32_t poll_after_ms;       /* told with QUEUED; 500 (mission §12.11) */
+};
+struct desk_options desk_options_default(void);
+
+/* One per event loop of an access process. */
+struct desk {
+    struct store *store;
+    struct bus *bus;
+    struct ledger *ledger;
+    struct clock *clock;
+    struct random *random;
+    const struct ident_keys *keys;
+    struct desk_options options;
+    struct catalog catalog;
+    struct settler settler;
+    struct publisher publisher;
+    struct soldout soldout;
+    struct verdict_office office;
+    size_t takes, queries;        /* in flight */
+    uint64_t doubt_until_us;      /* until then no undecided answer of the store is believed alone (protocol §6) */
+    bool draining;                /* takes nothing new: replays only */
+};
+/* false: no memory. The ports and the keys must outlive it. */
+bool desk_init(struct desk *, struct store *, struct bus *, struct ledger *, struct clock *, struct random *, const struct ident_keys *, struct desk_options);
+void desk_start(struct desk *);
+void desk_drain(struct desk *);               /* from now on only replays */
+bool desk_idle(const struct desk *);          /* nothing in flight: takes, queries, sends, settles */
+void desk_stop(struct desk *);                /* timers off; only when idle, or at the process's end */
+void desk_free(struct desk *);
+
+/* An answer had to come from the ledger because the store could not give it: for a minute its undecided answers are confirmed. */
+void desk_doubt(struct desk *);
+static inline bool desk_in_doubt(const struct desk *d) { return clock_mono_us(d->clock) < d->doubt_until_us; }

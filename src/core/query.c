@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * query.c: look at the store → (the ledger, where the store is not enough) → show, or rest and look again. */
+#include "query.h"
+
+#include "check.h"
+#include "desk.h"
+
+struct query_options query_options_default(void)
+{
+    return (struct query_options){.queries = 20000, .store_ms = 200, .ledger_ms = 1000, .doubt_ms = 2000, .fall_back_ms = 60000, .wait_ms = 25000,
+                                  .look_first_ms = 60, .look_most_ms = 1000, .expires_ms = 45000};
+}
+
+static bool look(struct query *);
+
+static void answer(struct query *q, enum reason reason)
+{
+    q->reason = reason;
+    q->desk->queries--;
+    q->desk = NULL;
+}
+
+static void finish(struct query *q, enum reason reason)
+{
+    answer(q, reason);
+    q->done(q);
+}
+
+/* ---- resting between two looks -------------------------------------------------------------------------------------------- */
+
+static void rested(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct query *q = container_of(container_of(w, struct alarm, waiter), struct query, alarm);
+    if (look(q))
+        q->done(q);
+}
+
+/* Answers, or, where the client is willing to wait and nothing has changed yet, looks again a little later. */
+static void conclude(struct query *q, enum reason reason)
+{
+    struct desk *d = q->desk;
+    uint64_t now = clock_mono_us(d->clock);
+    bool first = !q->looked, good = reason == REASON_OK;
+    bool news = good && (first ? reservation_state_terminal(q->view.status) : q->view.status != q->seen);
+    q->looked = true;
+    if (first && good)
+        q->seen = q->view.status;
+    if (news || (first && !good) || now >= q->until_us || d->draining) {
+        finish(q, reason);
+        return;
+    }
+    uint64_t rest = (uint64_t)q->pause_ms * 1000;
+    rest = rest / 2 + random_below(d->random, rest) + 1;
+    q->pause_ms = q->pause_ms * 3 / 2 < d->options.query.look_most_ms ? q->pause_ms * 3 / 2 : d->options.query.look_most_ms;
+    clock_set(d->clock, &q->alarm, now + rest < q->until_us ? now + rest : q->until_us);
+}
+
+/* ---- what is shown --------------------------------------------------------------------------------------------------------- */
+
+/* 500 ms, then 1 s, then 2 s (mission §12.11). */
+static uint32_t poll_after(int64_t age_ms) { return age_ms < 1000 ? 500 : age_ms < 5000 ? 1000 : 2000; }
+
+static struct str name(char *memory, struct ident ident, enum ident_kind kind)
+{
+    ident_write(ident, kind, memory);
+    return (struct str){memory, IDENT_ID_TEXT};
+}
+
+static void show(struct query *q, const struct entry *e, struct str activity)
+{
+    struct desk *d = q->desk;
+    struct arena a = {.start = q->memory, .cap = sizeof q->memory};
+    char rsv[IDENT_ID_TEXT], ord[IDENT_ID_TEXT];
+    bool ordered = e->state == RESERVATION_ORDERED;
+    q->view = (struct reservation_view){
+        .reservation = arena_str(&a, name(rsv, e->ident, IDENT_RESERVATION)),
+        .request = arena_str(&a, e->request), .activity = arena_str(&a, activity), .sku = arena_str(&a, e->sku), .status = e->state, .why = e->why,
+        .order = ordered ? arena_str(&a, name(ord, e->ident, IDENT_ORDER)) : (struct str){0}, .superseded_by = arena_str(&a, e->superseded_by),
+        .expires_ms = e->created_ms + d->options.query.expires_ms, .updated_ms = e->updated_ms,
+        .poll_after_ms = reservation_state_terminal(e->state) ? 0 : poll_after(clock_now_ms(d->clock) - e->created_ms)};
+    check(q->view.request.len == e->request.len && q->view.sku.len == e->sku.len && q->view.superseded_by.len == e->superseded_by.len);
+}
+
+static struct str activity_of(const struct query *q)
+{
+    if (q->by == QUERY_REQUEST)
+        return q->activity;
+    const struct activity *a = catalog_by_number(&q->desk->catalog, ident_read(q->ident).activity);
+    return a ? a->activity : (struct str){0};
+}
+
+/* What the store said, as it said it, or as unknown. */
+static void show_store(struct query *q, bool unknown)
+{
+    struct entry e = q->entry;
+    if (unknown)
+        e.state = RESERVATION_RECONCILING;
+    show(q, &e, activity_of(q));
+    conclude(q, REASON_OK);
+}
+
+/* The id is one of ours and his, and nobody knows of it (yet). */
+static void show_nothing(struct query *q)
+{
+    int64_t made = ident_read(q->ident).made_ms;
+    struct entry e = {.ident = q->ident, .state = RESERVATION_RECONCILING, .created_ms = made, .updated_ms = made};
+    show(q, &e, activity_of(q));
+    conclude(q, REASON_OK);
+}
+
+static void show_verdict(struct query *q)
+{
+    const struct verdict_ask *v = &q->verdict;
+    const struct query_options *o = &q->desk->options.query;
+    /* Not told to the store, and so young that another reader would still believe the store: not shown yet. */
+    int64_t age = clock_now_ms(q->desk->clock) - v->entry.created_ms;
+    if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
+        struct entry e = v->entry;
+        e.state = RESERVATION_RECONCILING;
+        e.why = REASON_OK;
+        e.superseded_by = (struct str){0};
+        show(q, &e, v->what.activity);
+        conclude(q, REASON_OK);
+        return;
+    }
+    show(q, &v->entry, v->what.activity);
+    q->view.has_order = v->has_order;
+    q->view.order_state = v->order.state;
+    q->view.pay_deadline_ms = v->order.pay_deadline_ms;
+    conclude(q, REASON_OK);
+}
+
+/* ---- the ledger ------------------------------------------------------------------------------------------------------------ */
+
+static void ledger_said(struct verdict_ask *v, enum reason reason)
+{
+    struct query *q = container_of(v, struct query, verdict);
+    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
+    if (reason == REASON_OK && v->what.user.len > 0 && !str_eq(v->what.user, q->user))
+        finish(q, REASON_NOT_FOUND);
+    else if (reason == REASON_OK && v->decided)
+        show_verdict(q);
+    else if (q->known)
+        show_store(q, !asked);
+    else if (!asked || q->store_failed)
+        conclude(q, REASON_DEPENDENCY_DOWN);
+    else if (q->by == QUERY_REQUEST)
+        conclude(q, REASON_NOT_FOUND);
+    else
+        show_nothing(q);
+}
+
+static void order_said(struct verdict_ask *v, enum reason reason)
+{
+    struct query *q = container_of(v, struct query, verdict);
+    if (reason != REASON_OK && reason != REASON_NOT_FOUND) {
+        finish(q, REASON_DEPENDENCY_DOWN);
+        return;
+    }
+    if (reason == REASON_NOT_FOUND || !v->has_order || !str_eq(v->order.user, q->user)) {
+        finish(q, REASON_NOT_FOUND);
+        return;
+    }
+    q->order = v->order;    /* its texts stay in q->verdict */
+    finish(q, REASON_OK);
+}
+
+static void ask_ledger(struct query *q, enum look_by by, struct str id)
+{
+    q->verdict.by = by;
+    q->verdict.id = id;
+    q->verdict.activity = by == LOOK_REQUEST ? q->activity : (struct str){0};
+    q->verdict.user = by == LOOK_REQUEST ? q->user : (struct str){0};    /* else compared here: "not his" and "not known" are two answers */
+    q->verdict.budget_ms = q->desk->options.query.ledger_ms;
+    q->verdict.quiet = by == LOOK_ORDER;
+    q->verdict.done = by == LOOK_ORDER ? order_said : ledger_said;
+    verdict_start(&q->desk->office, &q->verdict);
+}
+
+static void fall_back(struct query *q)
+{
+    desk_doubt(q->desk);
+    ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id);
+}
+
+/* ---- the store ------------------------------------------------------------------------------------------------------------- */
+
+/* The entry that answers: the one named, or of the entries of one request ORDERED first, then undecided, then RELEASED. */
+static const struct entry *choose(const struct query *q, const struct look_answer *a)
+{
+    const struct entry *best = NULL;
+    int best_worth = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const struct entry *e = &a->entries[i];
+        if (q->by == QUERY_REQUEST ? !str_eq(e->request, q->id) : !ident_eq(e->ident, q->ident))
+            continue;
+        int worth = e->state == RESERVATION_ORDERED ? 3 : e->state == RESERVATION_RELEASED ? 1 : 2;
+        if (worth > best_worth) {
+            best = e;
+            best_worth = worth;
+        }
+    }
+    return best;
+}
+
+static void store_said(struct waiter *w, enum reason reason, const void *result)
+{
+    struct query *q = container_of(w, struct query, waiter);
+    const struct look_answer *a = result;
+    const struct entry *e = reason == REASON_OK ? choose(q, a) : NULL;
+    q->store_failed = reason != REASON_OK;
+    q->known = e != NULL;
+    if (!e) {
+        fall_back(q);
+        return;
+    }
+    struct arena keep = {.start = q->kept, .cap = sizeof q->kept};
+    q->entry = *e;
+    q->entry.request = arena_str(&keep, e->request);
+    q->entry.sku = arena_str(&keep, e->sku);
+    q->entry.superseded_by = arena_str(&keep, e->superseded_by);
+    int64_t now = a->now_ms != 0 ? a->now_ms : clock_now_ms(q->desk->clock);
+    bool old = now - e->created_ms >= (int64_t)q->desk->options.query.doubt_ms;
+    if (reservation_state_terminal(e->state) || !(old || desk_in_doubt(q->desk)))
+        show_store(q, false);
+    else
+        ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id);
+}
+
+/* true: answered without asking. */
+static bool look(struct query *q)
+{
+    struct desk *d = q->desk;
+    q->known = q->store_failed = false;
+    if (q->by == QUERY_ORDER) {
+        ask_ledger(q, LOOK_ORDER, q->id);
+        return false;
+    }
+    const struct activity *a = q->by == QUERY_REQUEST ? catalog_find(&d->catalog, q->activity)
+                                                      : catalog_by_number(&d->catalog, ident_read(q->ident).activity);
+    if (!a && q->by == QUERY_REQUEST) {
+        answer(q, catalog_learnt(&d->catalog) ? REASON_NOT_FOUND : REASON_DEPENDENCY_DOWN);
+        return true;
+    }
+    if (!a) {    /* we know too little to ask the store */
+        q->store_failed = true;
+        fall_back(q);
+        return false;
+    }
+    struct look_ask ask = {.bucket = {a->activity, a->epoch, user_bucket(q->hash, a->buckets)}, .user = q->user};
+    q->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.query.store_ms};
+    store_look(d->store, &ask, &q->waiter);
+    return false;
+}
+
+/* Names we never made, and other people's, are refused without a look-up. */
+static bool plausible(const struct desk *d, struct query *q)
+{
+    if (!str_is_id(q->user) || !str_is_id(q->id))
+        return false;
+    if (q->by == QUERY_REQUEST)
+        return str_is_id(q->activity);
+    return ident_parse(q->id, q->by == QUERY_ORDER ? IDENT_ORDER : IDENT_RESERVATION, &q->ident) && ident_ours(d->keys, q->ident) &&
+           ident_of_user(q->ident, q->hash);
+}
+
+bool query_start(struct desk *d, struct query *q)
+{
+    const struct query_options *o = &d->options.query;
+    uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
+    q->desk = NULL;
+    q->looked = false;
+    q->view = (struct reservation_view){0};
+    q->hash = user_hash(d->keys, q->user);
+    q->pause_ms = o->look_first_ms;
+    q->until_us = clock_mono_us(d->clock) + (uint64_t)wait * 1000;
+    q->alarm = (struct alarm){.waiter.wake = rested};
+    q->reason = !plausible(d, q) ? REASON_NOT_FOUND : d->queries >= o->queries ? REASON_OVERLOADED : REASON_OK;
+    if (q->reason != REASON_OK)
+        return true;
+    q->desk = d;
+    d->queries++;
+    return look(q);
+}
+
+void query_let_go(struct query *q)
+{
+    struct desk *d = q->desk;
+    if (!d)
+        return;
+    waiter_drop(&q->waiter);
+    clock_unset(d->clock, &q->alarm);
+    verdict_let_go(&q->verdict);
+    d->queries--;
+    q->desk = NULL;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reservation.c: ask_store → (a refresh and once more | the ledger and once more) → answer: announce, hold or say. `desk` is set while a take is
+ * under way and cleared before its owner hears. */
+#include "reservation.h"
+
+#include "check.h"
+#include "metric.h"
+
+static bool ask_store(struct take *);
+
+static bool answer(struct take *t, enum reason reason)
+{
+    struct desk *d = t->desk;
+    t->reason = reason;
+    t->has_entry = reason == REASON_QUEUED || reason == REASON_ORDERED || reason == REASON_RELEASED || reason == REASON_ALREADY_PURCHASED;
+    t->poll_after_ms = reason == REASON_QUEUED || reason == REASON_UNCERTAIN ? d->options.poll_after_ms : 0;
+    d->takes--;
+    t->desk = NULL;
+    return true;
+}
+
+static void finish(struct take *t, enum reason reason)
+{
+    answer(t, reason);
+    t->done(t);
+}
+
+/* How the store's words that are no answers of ours are told to a buyer. Where it is unknown whether a unit was taken, so we say. */
+static enum reason told(enum reason reason)
+{
+    switch (reason) {
+    case REASON_BUCKET_CLOSED: return REASON_UNCERTAIN;
+    case REASON_ENGINE_BUSY: return REASON_DEPENDENCY_DOWN;
+    case REASON_ENGINE_REFUSED: return REASON_DEPENDENCY_DOWN;
+    case REASON_STALE_EPOCH: return REASON_RESERVATION_PAUSED;
+    default: break;
+    }
+    if (reason_row(reason)->http != 0)
+        return reason;
+    return reason_fate(reason) == FATE_UNKNOWN ? REASON_UNCERTAIN : REASON_DEPENDENCY_DOWN;
+}
+
+static void keep_entry(struct take *t, const struct entry *e)
+{
+    struct arena a = {.start = t->memory, .cap = sizeof t->memory};
+    t->entry = *e;
+    t->entry.request = arena_str(&a, e->request);
+    t->entry.sku = arena_str(&a, e->sku);
+    t->entry.superseded_by = arena_str(&a, e->superseded_by);
+    check(t->entry.request.len == e->request.len && t->entry.sku.len == e->sku.len && t->entry.superseded_by.len == e->superseded_by.len);
+}
+
+/* ---- an undecided answer that may be behind the ledger ------------------------------------------------------------------- */
+
+/* The ledger's verdict on this request, as the take's answer. */
+static enum reason verdict_reason(struct take *t)
+{
+    if (!str_eq(t->verdict.entry.sku, t->sku))
+        return REASON_IDEMPOTENCY_CONFLICT;
+    keep_entry(t, &t->verdict.entry);
+    t->replayed = true;
+    return t->entry.state == RESERVATION_ORDERED ? REASON_ORDERED : REASON_RELEASED;
+}
+
+static void confirmed(struct verdict_ask *v, enum reason reason)
+{
+    struct take *t = container_of(v, struct take, verdict);
+    if (reason == REASON_OK && v->decided) {
+        finish(t, verdict_reason(t));
+        return;
+    }
+    if (reason != REASON_OK && reason != REASON_NOT_FOUND)
+        t->entry.state = RESERVATION_RECONCILING;    /* said as unknown */
+    finish(t, REASON_QUEUED);
+}
+
+static void ask_ledger(struct take *t, void (*done)(struct verdict_ask *, enum reason))
+{
+    t->verdict.by = LOOK_REQUEST;
+    t->verdict.id = t->request;
+    t->verdict.activity = t->activity;
+    t->verdict.user = t->user;
+    t->verdict.budget_ms = t->desk->options.ledger_ms;
+    t->verdict.quiet = false;
+    t->verdict.done = done;
+    verdict_start(&t->desk->office, &t->verdict);
+}
+
+/* QUEUED, unless the ledger knows better: an old reservation, or any within a minute of a fall-back. */
+static void queued(struct take *t)
+{
+    if (t->old || desk_in_doubt(t->desk))
+        ask_ledger(t, confirmed);
+    else
+        finish(t, REASON_QUEUED);
+}
+
+/* ---- a new reservation ---------------------------------------------------------------------------------------------------- */
+
+static void announced(struct publish_wait *w, enum reason reason)
+{
+    struct take *t = container_of(w, struct take, publish);
+    if (reason == REASON_OK)
+        t->entry.state = RESERVATION_PUBLISHED;
+    queued(t);
+}
+
+static void announce(struct take *t)
+{
+    struct publish_ask ask = {.bucket = t->bucket, .user = t->user, .entry = &t->entry, .trace = t->trace};
+    t->publish = (struct publish_wait){.done = announced};
+    if (!publish_start(&t->desk->publisher, &ask, &t->publish))
+        queued(t);
+}
+
+/* ---- what the store says --------------------------------------------------------------------------------------------------- */
+
+static void held(struct soldout_wait *w, enum reason reason)
+{
+    finish(container_of(w, struct take, soldout), reason);
+}
+
+/* Somebody saw the end of stock, of the sale, or a pause: the process finds out about all buckets; who found no unit waits for it. */
+static void hold(struct take *t, bool wait, enum reason otherwise)
+{
+    const struct activity *a = catalog_find(&t->desk->catalog, t->activity);
+    if (a && wait) {
+        t->soldout = (struct soldout_wait){.done = held};
+        soldout_hold(&t->desk->soldout, a, t->sku_at, &t->soldout);
+        return;
+    }
+    if (a)
+        soldout_hold(&t->desk->soldout, a, t->sku_at, NULL);
+    finish(t, otherwise);
+}
+
+static void again(struct take *t)
+{
+    clock_unset(t->desk->clock, &t->alarm);
+    if (ask_store(t))
+        t->done(t);
+}
+
+static void refreshed(struct catalog_wait *w, enum reason reason)
+{
+    (void)reason;
+    again(container_of(w, struct take, catalog));
+}
+
+static void refresh_late(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct take *t = container_of(container_of(w, struct alarm, waiter), struct take, alarm);
+    catalog_let_go(&t->catalog);
+    finish(t, REASON_RESERVATION_PAUSED);
+}
+
+static void refresh(struct take *t)
+{
+    t->refreshed = true;
+    t->catalog = (struct catalog_wait){.done = refreshed};
+    t->alarm = (struct alarm){.waiter.wake = refresh_late};
+    clock_set_in(t->desk->clock, &t->alarm, (uint64_t)t->desk->options.refresh_ms * 1000);
+    catalog_refresh(&t->desk->catalog, &t->catalog);
+}
+
+static void ledger_said(struct verdict_ask *v, enum reason reason)
+{
+    struct take *t = container_of(v, struct take, verdict);
+    if (reason == REASON_OK && v->decided)
+        finish(t, verdict_reason(t));
+    else if (reason == REASON_NOT_FOUND || reason == REASON_OK)
+        again(t);
+    else
+        finish(t, REASON_DEPENDENCY_DOWN);    /* nothing was taken */
+}
+
+static void reserved(struct take *t, const struct reserve_answer *r)
+{
+    keep_entry(t, &r->entry);
+    t->replayed = r->replayed;
+    t->old = r->replayed && r->now_ms - r->entry.created_ms > (int64_t)t->desk->options.query.doubt_ms;
+    if (r->replayed)
+        queued(t);
+    else
+        announce(t);
+}
+
+static void store_said(struct waiter *w, enum reason reason, const void *result)
+{
+    struct take *t = container_of(w, struct take, waiter);
+    const struct reserve_answer *r = result;
+    metric_add(METRIC_RESERVATIONS, reason, 1);
+    metric_observe(METRIC_RESERVE_SECONDS, clock_mono_us(t->desk->clock) - t->began_us);
+    switch (reason) {
+    case REASON_QUEUED:
+        reserved(t, r);
+        return;
+    case REASON_ORDERED:
+    case REASON_RELEASED:
+    case REASON_ALREADY_PURCHASED:
+        keep_entry(t, &r->entry);
+        t->replayed = r->replayed;
+        finish(t, reason);
+        return;
+    case REASON_BUCKET_EMPTY:
+        hold(t, true, REASON_STOCK_MOVING);
+        return;
+    case REASON_ENDED:
+    case REASON_RESERVATION_PAUSED:
+        hold(t, false, reason);
+        return;
+    case REASON_NOT_STARTED:
+        t->starts_ms = r ? r->starts_ms : 0;
+        finish(t, reason);
+        return;
+    case REASON_QUALIFICATION_INVALID:    /* we are going, and the store knew nothing of him: another process takes it */
+        finish(t, t->desk->draining && !t->replay_only ? REASON_OVERLOADED : reason);
+        return;
+    case REASON_STALE_EPOCH:
+        if (!t->refreshed) {
+            refresh(t);
+            return;
+        }
+        break;
+    case REASON_ASK_LEDGER:
+        if (!t->asked) {
+            t->asked = true;
+            ask_ledger(t, ledger_said);
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    finish(t, told(reason));
+}
+
+/* true: answered without asking. */
+static bool ask_store(struct take *t)
+{
+    struct desk *d = t->desk;
+    const struct activity *a = catalog_find(&d->catalog, t->activity);
+    t->sku_at = a ? activity_sku(a, t->sku) : -1;
+    if (t->sku_at < 0)
+        return answer(t, catalog_learnt(&d->catalog) ? REASON_UNKNOWN_ACTIVITY : REASON_DEPENDENCY_DOWN);
+    if (a->state == ACTIVITY_DRAFT) {
+        t->starts_ms = a->starts_ms;
+        return answer(t, REASON_NOT_STARTED);
+    }
+    t->bucket = (struct bucket){t->activity, a->epoch, user_bucket(t->hash, a->buckets)};
+    enum reason known = soldout_says(&d->soldout, a, t->sku_at, t->hash, t->bucket.number);
+    if (known != REASON_OK) {
+        metric_one(METRIC_LOCAL_SOLD_OUT);
+        return answer(t, known);
+    }
+    if (a->qualification && t->nonce.len == 0 && !t->replay_only)
+        return answer(t, REASON_QUALIFICATION_INVALID);
+    struct ident_fields fields = {.made_ms = clock_now_ms(d->clock), .activity = a->number, .epoch = a->epoch, .bucket = t->bucket.number};
+    struct reserve_ask ask = {
+        .bucket = t->bucket, .user = t->user, .sku = t->sku, .request = t->request, .user_hash = t->hash, .nonce = t->nonce,
+        .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || d->draining,
+        .ledger_asked = t->asked};
+    t->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.reserve_ms};
+    store_reserve(d->store, &ask, &t->waiter);
+    return false;
+}
+
+bool reservation_take(struct desk *d, struct take *t)
+{
+    t->desk = NULL;
+    t->replayed = t->has_entry = t->refreshed = t->asked = t->old = false;
+    t->poll_after_ms = 0;
+    t->starts_ms = 0;
+    t->entry = (struct entry){0};
+    if (d->takes >= d->options.takes) {
+        t->reason = REASON_OVERLOADED;
+        return true;
+    }
+    if (!str_is_id(t->activity) || !str_is_id(t->sku) || !str_is_id(t->user) || !str_is_id(t->request)) {
+        t->reason = REASON_INVALID_REQUEST;
+        return true;
+    }
+    t->desk = d;
+    t->hash = user_hash(d->keys, t->user);
+    t->began_us = clock_mono_us(d->clock);
+    d->takes++;
+    return ask_store(t);
+}
+
+void reservation_let_go(struct take *t)
+{
+    struct desk *d = t->desk;
+    if (!d)
+        return;
+    waiter_drop(&t->waiter);
+    if (t->alarm.waiter.wake)
+        clock_unset(d->clock, &t->alarm);
+    catalog_let_go(&t->catalog);
+    soldout_let_go(&t->soldout);
+    publish_let_go(&t->publish);
+    verdict_let_go(&t->verdict);
+    d->takes--;
+    t->desk = NULL;
+}
