@@ -16,6 +16,8 @@ static size_t shelf_of(const struct sim_bucket *b, struct str sku)
     return i;
 }
 
+static bool on_shelf(const struct sim_shelf *s, int64_t unit) { return unit >= s->unit_first && unit - s->unit_first < s->units; }
+
 static void *pushed(void *array, size_t count, size_t *cap)
 {
     if (count < *cap)
@@ -51,7 +53,7 @@ static void put_free(struct sim_bucket *b, struct sim_copy *c)
 {
     take_off(b, c);
     c->where = SIM_FREE;
-    heap_put(&b->shelves[c->sku].free, c, &c->place, (uint64_t)c->token.unit);
+    heap_put(&b->shelves[c->sku].free, c, &c->place, (uint64_t)c->token.generation << 40 | (uint64_t)c->token.unit);
 }
 
 static void put_to_rest(struct sim_bucket *b, struct sim_copy *c, int64_t until_ms)
@@ -130,14 +132,12 @@ static void turn_at(struct sim_bucket *b, struct sim_record *r, int64_t turn_ms)
 
 static void opened(struct sim_bucket *b, struct sim_record *r, int64_t now_ms)
 {
-    b->pending++;
     if (r->undecided++ == 0 || r->turn_ms > (uint64_t)now_ms + 1000)
         turn_at(b, r, now_ms + 1000);
 }
 
 static void decided(struct sim_bucket *b, struct sim_record *r)
 {
-    b->pending--;
     if (--r->undecided == 0)
         heap_remove(&b->turns, &r->place);
 }
@@ -184,7 +184,8 @@ struct sim_bucket *sim_bucket_new(struct bucket name, const struct activity *act
     b->shelves = sim_array(&b->ground, struct sim_shelf, b->shelf_count);
     uint64_t stock = 0;
     for (size_t i = 0; i < b->shelf_count; i++) {
-        b->shelves[i].sku = sim_text(&b->ground, activity->skus[i].sku);
+        b->shelves[i] = (struct sim_shelf){.sku = sim_text(&b->ground, activity->skus[i].sku), .unit_first = activity->skus[i].unit_first,
+                                           .units = activity->skus[i].stock};
         stock += (uint64_t)activity->skus[i].stock;
     }
     uint64_t share = stock / (activity->buckets ? activity->buckets : 1) + 1, bits = (10 * share + 1023) / 1024 * 1024;
@@ -208,12 +209,17 @@ void sim_bucket_free(struct sim_bucket *b)
     free(b);
 }
 
-enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded)
+enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded, int64_t now_ms)
 {
+    bool newly_seeded = seeded && !b->seeded;
     b->sequence++;
     b->seeded |= seeded;
     if (b->version >= activity->version)
-        return REASON_UNCHANGED;
+        return newly_seeded ? REASON_OK : REASON_UNCHANGED;
+    bool sold = b->state == ACTIVITY_OPEN && now_ms < b->ends_ms;
+    bool stopped = b->version > 0 && (b->state == ACTIVITY_PAUSED || now_ms >= b->ends_ms);
+    if (activity->state == ACTIVITY_OPEN && !sold && stopped)
+        b->opens_ms = now_ms + SIM_REST_MS;
     b->version = activity->version;
     b->state = activity->state;
     b->starts_ms = activity->starts_ms;
@@ -243,8 +249,8 @@ static struct known recall(struct sim_record *r, const struct reserve_ask *ask)
             k.replay[rank] = e;
         if (same_request && !same_sku && !k.other_sku)
             k.other_sku = e;
-        if (same_sku && rank < 2 && !k.standing)
-            k.standing = e;
+        if (same_sku && (rank == 0 || (rank == 1 && !k.standing)))
+            k.standing = k.standing && k.standing->entry.state == RESERVATION_ORDERED ? k.standing : e;
         k.nonce_used |= rank < 2 && ask->nonce.len > 0 && str_eq(e->nonce, ask->nonce);
         k.tombstones += rank == 2;
     }
@@ -262,7 +268,9 @@ static enum reason selling(const struct sim_bucket *b, int64_t now_ms)
     case ACTIVITY_OPEN: break;
     case ACTIVITY_STATE_COUNT: check(!"a state");
     }
-    return now_ms < b->starts_ms ? REASON_NOT_STARTED : now_ms >= b->ends_ms ? REASON_ENDED : REASON_OK;
+    if (now_ms < b->starts_ms)
+        return REASON_NOT_STARTED;
+    return now_ms >= b->ends_ms ? REASON_ENDED : now_ms < b->opens_ms ? REASON_RESERVATION_PAUSED : REASON_OK;
 }
 
 static enum reason replayed(const struct known *k, struct reserve_answer *answer)
@@ -357,7 +365,7 @@ static bool ident_read(struct str id, struct ident *out)
 /* The unit of an order is nobody's to sell at that generation or an older one. */
 static void withdraw(struct sim_bucket *b, struct token token, size_t shelf)
 {
-    if (token.unit <= 0 || shelf == b->shelf_count)
+    if (!on_shelf(&b->shelves[shelf], token.unit))
         return;
     struct sim_copy *c = copy_of(b, token.unit, shelf);
     if (c->where != SIM_ABSENT && c->token.generation <= token.generation)
@@ -391,37 +399,49 @@ static void show_instead(struct sim_bucket *b, struct sim_record *r, const struc
     if (!e)
         entry_add(b, r, (struct entry){.ident = other, .state = RESERVATION_ORDERED, .why = REASON_OK, .request = ask->superseded_request,
                                        .sku = ask->superseded_sku, .created_ms = now_ms, .updated_ms = now_ms});
-    filter_add(b, ask->user_hash);
+    else if (reservation_may_move(e->entry.state, RESERVATION_ORDERED))
+        stand(b, r, e, &(struct settle_ask){.to = RESERVATION_ORDERED}, now_ms);
 }
 
-enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms)
+static enum reason settle_verdict(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms)
 {
-    b->sequence++;
-    bool verdict = ask->to == RESERVATION_ORDERED || ask->to == RESERVATION_RELEASED;
-    struct sim_record *r = sim_bucket_user(b, ask->user);
+    bool released = ask->to == RESERVATION_RELEASED;
+    size_t shelf = shelf_of(b, ask->sku);
+    if (shelf == b->shelf_count || (ask->superseded_by.len > 0 && shelf_of(b, ask->superseded_sku) == b->shelf_count))
+        return REASON_UNKNOWN_ACTIVITY;
+    struct sim_record *r = record_of(b, ask->user);
     struct sim_entry *e = entry_named(r, &ask->ident);
     enum reason reason = REASON_UNCHANGED;
-    if (!e && !verdict)
-        return reason;
     if (!e) {
-        r = record_of(b, ask->user);
-        e = entry_add(b, r, (struct entry){.ident = ask->ident, .state = ask->to, .why = ask->to == RESERVATION_RELEASED ? ask->why : REASON_OK,
-                                           .request = ask->request, .sku = ask->sku, .created_ms = now_ms, .updated_ms = now_ms,
-                                           .superseded_by = ask->superseded_by,
-                                           .token = ask->to == RESERVATION_ORDERED ? ask->token : (struct token){0}});
+        entry_add(b, r, (struct entry){.ident = ask->ident, .state = ask->to, .why = released ? ask->why : REASON_OK, .request = ask->request,
+                                       .sku = ask->sku, .created_ms = now_ms, .updated_ms = now_ms, .superseded_by = ask->superseded_by,
+                                       .token = released ? (struct token){0} : ask->token});
         reason = REASON_OK;
     } else if (reservation_may_move(e->entry.state, ask->to)) {
         stand(b, r, e, ask, now_ms);
         reason = REASON_OK;
     }
-    if (ask->to == RESERVATION_ORDERED && e->entry.state == RESERVATION_ORDERED) {
-        withdraw(b, ask->token, shelf_of(b, ask->sku.len ? ask->sku : e->entry.sku));
-        filter_add(b, ask->user_hash);
-    }
-    if (ask->to == RESERVATION_RELEASED && ask->superseded_by.len > 0)
+    if (ask->superseded_by.len > 0)
         show_instead(b, r, ask, now_ms);
+    if (ask->user_hash != 0 && (!e || ask->superseded_by.len > 0))
+        filter_add(b, ask->user_hash);
+    if (!released)
+        withdraw(b, ask->token, shelf);    /* told again it does so again: the bucket may have forgotten in between */
     forget_old(r);
     return reason;
+}
+
+enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms)
+{
+    b->sequence++;
+    if (reservation_state_terminal(ask->to))
+        return settle_verdict(b, ask, now_ms);
+    struct sim_record *r = sim_bucket_user(b, ask->user);
+    struct sim_entry *e = entry_named(r, &ask->ident);
+    if (!e || !reservation_may_move(e->entry.state, ask->to))
+        return REASON_UNCHANGED;
+    stand(b, r, e, ask, now_ms);
+    return REASON_OK;
 }
 
 /* ---- restock ------------------------------------------------------------------------------------------------------------- */
@@ -430,7 +450,7 @@ enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *a
 {
     b->sequence++;
     size_t shelf = shelf_of(b, ask->sku);
-    if (shelf == b->shelf_count)
+    if (shelf == b->shelf_count || !on_shelf(&b->shelves[shelf], ask->token.unit))
         return REASON_UNKNOWN_ACTIVITY;
     struct sim_copy *c = copy_of(b, ask->token.unit, shelf);
     if (ask->token.generation <= c->highest)

@@ -19,7 +19,8 @@ struct sim_copy {
 };
 struct sim_shelf {               /* one SKU */
     struct str sku;
-    struct heap free;            /* by unit: the lowest is sold first */
+    int64_t unit_first, units;
+    struct heap free;            /* the lowest generation first, and of one generation the lowest unit */
     struct heap resting;         /* by the hour they become free */
     bool wanted;
 };
@@ -41,8 +42,9 @@ struct sim_bucket {
     enum activity_state state;
     uint64_t version;
     int64_t starts_ms, ends_ms;
+    int64_t opens_ms;                    /* a sale that goes on after a pause or an end rests as a unit does */
     bool seeded, closed;
-    uint64_t sequence, restocks, pending;
+    uint64_t sequence, restocks;
     struct sim_shelf *shelves;
     size_t shelf_count;
     struct sim_map units, users;         /* unit (8 bytes) → sim_copy, user → sim_record */
@@ -59,7 +61,7 @@ struct sim_bucket {
 struct sim_bucket *sim_bucket_new(struct bucket name, const struct activity *activity);
 void sim_bucket_free(struct sim_bucket *b);
 
-enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded);
+enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded, int64_t now_ms);
 enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *ask, int64_t now_ms, struct reserve_answer *answer);
 enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms);
 enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *ask, int64_t now_ms);

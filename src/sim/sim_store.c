@@ -256,7 +256,7 @@ static bool act_stock(struct sim_call *c)
     struct stock_answer *answer = sim_new(&c->ground, struct stock_answer);
     *answer = (struct stock_answer){
         .state = b->state, .version = b->version, .seeded = b->seeded, .closed = b->closed, .sequence = ++b->sequence,
-        .restocks = b->restocks, .pending = b->pending, .incarnation = sim_text(&c->ground, str_of(door(c)->world->incarnation)),
+        .restocks = b->restocks, .pending = b->turns.count, .incarnation = sim_text(&c->ground, str_of(door(c)->world->incarnation)),
         .skus = skus, .sku_count = b->shelf_count, .filter_bits = b->filter_bits, .now_ms = now_of(c)};
     if (ask->with_filter)
         answer->filter = sim_text(&c->ground, sim_bytes(b->filter, b->filter_bits / 8));
@@ -276,7 +276,7 @@ static bool act_install(struct sim_call *c)
     struct sim_store_world *w = door(c)->world;
     if (w->away)
         return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
-    return sim_call_answer(c, sim_bucket_install(found_or_made(w, ask->bucket, ask->activity), ask->activity, ask->seeded), NULL);
+    return sim_call_answer(c, sim_bucket_install(found_or_made(w, ask->bucket, ask->activity), ask->activity, ask->seeded, now_of(c)), NULL);
 }
 
 static void install(struct store *s, const struct install_ask *asked, struct waiter *w)

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sim_books.h: the ledger's tables as plain C, and what it does with them (protocol §3–4). Each function is one transaction: it
+ * looks first, and changes nothing where it refuses. It knows no port and no clock: the hour is given. Rows are never deleted but those of the
+ * outbox, so a pointer to a row, and every text in it, lives as long as the books: some 1,000 bytes an order. The structs are open for auditors, and for tests that plant a fault. */
+#pragma once
+#include "ledger.h"
+#include "list.h"
+#include "sim_map.h"
+
+#define SIM_LEASE_MS 3000
+#define SIM_ID_BYTES_MAX 64
+
+struct sim_unit {
+    struct token token;
+    const struct activity *activity;
+    size_t sku;
+    uint8_t home;
+    bool consumed;
+    struct str reservation;          /* of the last reservation that had it */
+};
+
+struct sim_inbox {                   /* the verdict of a reservation */
+    struct create_order what;
+    enum reason outcome, why;        /* ORDERED or RELEASED */
+    struct str superseded_by;
+    uint32_t raised;                 /* the generation this verdict raised its unit to; 0: it raised none */
+    int64_t decided_ms;
+    struct sim_inbox *earlier;       /* RELEASED of the same (activity, user, request) */
+};
+struct sim_order {
+    struct order order;
+    uint32_t raised;                 /* the generation its cancel raised the unit to */
+};
+struct sim_review {
+    struct str id, body, key, group;
+    enum reason why;
+    int64_t opened_ms;
+    bool open, readable;
+    struct create_order what;
+};
+
+enum sim_change { SIM_CONSUMED, SIM_RETURNED, SIM_FREED, SIM_RAISED };
+struct sim_journal {                 /* 库存流水 */
+    int64_t unit;
+    uint32_t generation;             /* CONSUMED: the one consumed; else the one raised to */
+    enum sim_change change;
+    struct str reservation;
+};
+
+struct sim_row {                     /* outbox */
+    struct link link;                /* in the order in which they were first written */
+    struct str key;
+    int64_t row, claimed_until_ms, created_ms;
+    int32_t version;
+    enum outbox_kind kind;
+    const struct activity *activity; /* NULL: of none we know */
+    struct str reservation;
+    struct token token;
+    struct str topic_key, body;
+};
+
+struct sim_offset {
+    struct str group;
+    int64_t next, leased_until_ms;
+    struct str identity, owner;
+};
+struct sim_member {
+    struct str group, owner;
+    int64_t seen_until_ms;
+};
+
+struct sim_books {
+    struct activity **activities;
+    size_t activity_count, activity_cap;
+    struct sim_unit *units;          /* unit u at u - 1 */
+    size_t unit_count, unit_cap;
+    struct sim_inbox **inbox;
+    size_t inbox_count, inbox_cap;
+    struct sim_order **orders;
+    size_t order_count, order_cap;
+    struct sim_journal *journal;
+    size_t journal_count, journal_cap;
+    struct link outbox, rows_free;
+    size_t outbox_count;
+    int64_t rows_given;
+    struct sim_member *members;
+    size_t member_count, member_cap;
+    struct sim_offset **offsets;
+    size_t offset_count, offset_cap;
+
+    struct sim_map activity_by_id, inbox_by_reservation, inbox_by_message, released_by_request;
+    struct sim_map order_by_id, order_by_reservation, order_by_request, order_by_purchase, order_by_token, order_by_unit;
+    struct sim_map row_by_key, row_by_number, offset_by_queue, review_by_id, review_by_reservation, review_by_request;
+    struct sim_ground ground;
+};
+void sim_books_init(struct sim_books *b);
+void sim_books_end(struct sim_books *b);
+
+/* ---- tables (sim_books.c) ---- */
+
+struct activity *sim_books_activity(struct sim_books *b, struct str id);
+struct sim_unit *sim_books_unit(struct sim_books *b, int64_t unit);
+struct sim_inbox *sim_books_inbox(struct sim_books *b, struct str reservation);
+struct sim_order *sim_books_order(struct sim_books *b, struct str reservation);
+struct sim_row *sim_books_row(struct sim_books *b, enum outbox_kind kind, struct str subject, struct token token);
+void sim_books_journal(struct sim_books *b, const struct sim_unit *u, enum sim_change change, struct str reservation);
+
+/* Tells a row again where it stands (its version grows, its claim ends), else writes it. */
+void sim_books_tell_status(struct sim_books *b, const struct activity *a, struct str reservation, int64_t now_ms);
+void sim_books_tell_return(struct sim_books *b, const struct sim_unit *u, int64_t now_ms);
+void sim_books_tell_event(struct sim_books *b, const char *event, const struct sim_inbox *verdict, const struct sim_order *order, int64_t now_ms);
+void sim_books_tell_dead(struct sim_books *b, const struct sim_review *review, int64_t now_ms);
+
+enum reason sim_books_create(struct sim_books *b, const struct activity *terms, const struct activity **out);
+enum reason sim_books_move(struct sim_books *b, struct str activity, enum activity_event event, const struct activity **out);
+/* Claims up to `limit` rows; out[i] is filled for the first `result` of them. */
+size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int64_t now_ms, struct outbox_row *out, uint64_t *waiting, int64_t *oldest_ms);
+void sim_books_finish(struct sim_books *b, const struct finish_item *items, size_t count);
+
+/* ---- queues (sim_books.c) ---- */
+
+/* Grants; *out has room for ask->count. */
+size_t sim_books_lease(struct sim_books *b, const struct lease_ask *ask, int64_t now_ms, struct leased *out);
+/* Whether every row stands at `from`. */
+bool sim_books_offsets_stand(struct sim_books *b, struct str group, const struct queue_prefix *prefixes, size_t count);
+void sim_books_offsets_advance(struct sim_books *b, struct str group, struct str owner, const struct queue_prefix *prefixes, size_t count, int64_t now_ms);
+
+/* ---- verdicts (sim_place.c) ---- */
+
+enum reason sim_books_place(struct sim_books *b, const struct place_ask *ask, int64_t now_ms, struct verdict *verdicts, bool *regressed);
+enum reason sim_books_release(struct sim_books *b, const struct release_ask *ask, int64_t now_ms, struct verdict *verdicts, bool *regressed);
+enum reason sim_books_park(struct sim_books *b, const struct park_ask *ask, int64_t now_ms);
+struct verdict sim_books_verdict(const struct sim_inbox *row, bool fresh);
+
+/* ---- audit (sim_audit.c): from the rows alone, through none of the maps above ---- */
+
+#define SIM_FINDINGS_MAX 1000
+/* Findings and their texts lie in `ground`. An empty activity: all of them. */
+struct audit_answer sim_books_audit(const struct sim_books *b, struct str activity, struct sim_ground *ground);

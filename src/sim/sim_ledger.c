@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sim_ledger.c: the doors of the imagined ledger: what is asked is copied, the books do it, the rows are shown. Texts of answers are
+ * the books' own and live as long as they. */
+#include "sim_ledger.h"
+
+#define BUDGET_MS 5000
+#define UNITS_MAX 4096
+
+void sim_ledger_world_init(struct sim_ledger_world *w)
+{
+    w->away = false;
+    sim_books_init(&w->books);
+}
+
+void sim_ledger_world_end(struct sim_ledger_world *w) { sim_books_end(&w->books); }
+
+static struct sim_call *call_new(struct ledger *ledger, struct waiter *w, bool (*act)(struct sim_call *), const void *ask, size_t n)
+{
+    struct sim_ledger *l = container_of(ledger, struct sim_ledger, ledger);
+    return sim_call_new(&l->calls, w, l, act, ask, n);
+}
+
+/* The books, or an answer that says why not. */
+static struct sim_books *enter(struct sim_call *c)
+{
+    struct sim_ledger_world *w = ((struct sim_ledger *)c->port)->world;
+    if (!w->away)
+        return &w->books;
+    sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    return NULL;
+}
+
+static int64_t now_of(struct sim_call *c) { return clock_now_ms(c->of->clock); }
+
+static void copy_message(struct sim_call *c, struct create_order *m)
+{
+    struct str *texts[] = {&m->message, &m->request, &m->reservation, &m->activity, &m->sku, &m->user, &m->trace};
+    for (size_t i = 0; i < countof(texts); i++)
+        sim_call_text(c, texts[i]);
+}
+
+static void copy_prefix(struct sim_call *c, struct queue_prefix *p)
+{
+    sim_call_text(c, &p->queue.broker);
+    sim_call_text(c, &p->queue.topic);
+    sim_call_text(c, &p->identity);
+}
+
+/* ---- lease ---- */
+
+static bool act_lease(struct sim_call *c)
+{
+    const struct lease_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct leased *leased = sim_array(&c->ground, struct leased, ask->count);
+    struct lease_answer *answer = sim_new(&c->ground, struct lease_answer);
+    *answer = (struct lease_answer){.leased = leased, .count = sim_books_lease(b, ask, now_of(c), leased)};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void lease(struct ledger *l, const struct lease_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_lease, asked, sizeof *asked);
+    struct lease_ask *ask = c->ask;
+    struct queue *queues = sim_call_copy(c, asked->queues, asked->count * sizeof *queues);
+    for (size_t i = 0; i < asked->count; i++) {
+        sim_call_text(c, &queues[i].broker);
+        sim_call_text(c, &queues[i].topic);
+    }
+    sim_call_text(c, &ask->group);
+    sim_call_text(c, &ask->owner);
+    ask->queues = queues;
+    ask->starts = sim_call_copy(c, asked->starts, asked->count * sizeof *asked->starts);
+    sim_call_go(c, 0);
+}
+
+/* ---- place, release, park ---- */
+
+static bool answer_place(struct sim_call *c, enum reason reason, const struct verdict *verdicts, size_t count, bool regressed)
+{
+    struct place_answer *answer = sim_new(&c->ground, struct place_answer);
+    *answer = (struct place_answer){.verdicts = verdicts, .count = count, .regressed = regressed};
+    return sim_call_answer(c, reason, reason == REASON_OK ? answer : NULL);
+}
+
+static bool act_place(struct sim_call *c)
+{
+    const struct place_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    bool regressed;
+    if (!b)
+        return true;
+    struct verdict *verdicts = sim_array(&c->ground, struct verdict, ask->count);
+    enum reason reason = sim_books_place(b, ask, now_of(c), verdicts, &regressed);
+    return answer_place(c, reason, verdicts, ask->count, regressed);
+}
+
+static void place(struct ledger *l, const struct place_ask *asked, struct waiter *w)
+{
+    check(asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_place, asked, sizeof *asked);
+    struct place_ask *ask = c->ask;
+    struct queue_prefix *prefixes = sim_call_copy(c, asked->prefixes, asked->prefix_count * sizeof *prefixes);
+    struct create_order *items = sim_call_copy(c, asked->items, asked->count * sizeof *items);
+    for (size_t i = 0; i < asked->prefix_count; i++)
+        copy_prefix(c, &prefixes[i]);
+    for (size_t i = 0; i < asked->count; i++)
+        copy_message(c, &items[i]);
+    sim_call_text(c, &ask->group);
+    sim_call_text(c, &ask->owner);
+    ask->prefixes = prefixes;
+    ask->items = items;
+    sim_call_go(c, 0);
+}
+
+static bool act_release(struct sim_call *c)
+{
+    const struct release_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    bool regressed;
+    if (!b)
+        return true;
+    struct verdict *verdicts = sim_array(&c->ground, struct verdict, ask->count);
+    enum reason reason = sim_books_release(b, ask, now_of(c), verdicts, &regressed);
+    return answer_place(c, reason, verdicts, ask->count, regressed);
+}
+
+static void release(struct ledger *l, const struct release_ask *asked, struct waiter *w)
+{
+    check(asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_release, asked, sizeof *asked);
+    struct release_item *items = sim_call_copy(c, asked->items, asked->count * sizeof *items);
+    for (size_t i = 0; i < asked->count; i++)
+        copy_message(c, &items[i].what);
+    ((struct release_ask *)c->ask)->items = items;
+    sim_call_go(c, 0);
+}
+
+static bool act_park(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    return b ? sim_call_answer(c, sim_books_park(b, c->ask, now_of(c)), NULL) : true;
+}
+
+static void park(struct ledger *l, const struct park_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_park, asked, sizeof *asked);
+    struct park_ask *ask = c->ask;
+    if (asked->prefix) {
+        struct queue_prefix *prefix = sim_call_copy(c, asked->prefix, sizeof *prefix);
+        copy_prefix(c, prefix);
+        ask->prefix = prefix;
+    }
+    if (asked->what) {
+        struct create_order *what = sim_call_copy(c, asked->what, sizeof *what);
+        copy_message(c, what);
+        ask->what = what;
+    }
+    sim_call_text(c, &ask->group);
+    sim_call_text(c, &ask->owner);
+    sim_call_text(c, &ask->body);
+    sim_call_text(c, &ask->key);
+    sim_call_go(c, 0);
+}
+
+/* ---- look ---- */
+
+static struct str reservation_named(struct sim_books *b, const struct ledger_look_ask *ask)
+{
+    struct sim_key k;
+    if (ask->by == LOOK_RESERVATION)
+        return ask->id;
+    if (ask->by == LOOK_ORDER) {
+        const struct sim_order *o = sim_map_get(&b->order_by_id, ask->id);
+        return o ? o->order.reservation : (struct str){0};
+    }
+    if (!sim_key_join(&k, (const struct str[]){ask->activity, ask->user, ask->id}, 3))
+        return (struct str){0};
+    const struct sim_order *o = sim_map_get(&b->order_by_request, k.str);
+    const struct sim_inbox *released = sim_map_get(&b->released_by_request, k.str);
+    const struct sim_review *review = sim_map_get(&b->review_by_request, k.str);
+    while (released && released->earlier)    /* the one released first, whose superseded_by tells the rest */
+        released = released->earlier;
+    return o ? o->order.reservation : released ? released->what.reservation
+           : review && review->open ? review->what.reservation : (struct str){0};
+}
+
+static bool act_look(struct sim_call *c)
+{
+    const struct ledger_look_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct str id = reservation_named(b, ask);
+    const struct sim_inbox *row = sim_books_inbox(b, id);
+    const struct sim_order *o = sim_books_order(b, id);
+    const struct sim_review *review = sim_map_get(&b->review_by_reservation, id);
+    bool parked = review && review->open;
+    const struct create_order *what = row ? &row->what : parked ? &review->what : NULL;
+    if (!what || (ask->user.len > 0 && !str_eq(what->user, ask->user)))
+        return sim_call_answer(c, REASON_NOT_FOUND, NULL);
+    struct ledger_look_answer *answer = sim_new(&c->ground, struct ledger_look_answer);
+    *answer = (struct ledger_look_answer){.decided = row != NULL, .what = *what, .has_order = o != NULL, .parked = parked};
+    if (row) {
+        answer->verdict = sim_books_verdict(row, false);
+        answer->decided_ms = row->decided_ms;
+    }
+    if (o) {
+        answer->order = o->order;
+        answer->verdict.order = o->order.order;
+    }
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void look(struct ledger *l, const struct ledger_look_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_look, asked, sizeof *asked);
+    struct ledger_look_ask *ask = c->ask;
+    sim_call_text(c, &ask->id);
+    sim_call_text(c, &ask->activity);
+    sim_call_text(c, &ask->user);
+    sim_call_go(c, 0);
+}
+
+/* ---- outbox ---- */
+
+static bool act_claim(struct sim_call *c)
+{
+    const struct claim_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct outbox_row *rows = sim_array(&c->ground, struct outbox_row, ask->limit);
+    struct claim_answer *answer = sim_new(&c->ground, struct claim_answer);
+    answer->rows = rows;
+    answer->count = sim_books_claim(b, ask->limit, ask->hold_ms, now_of(c), rows, &answer->waiting, &answer->oldest_ms);
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void claim(struct ledger *l, const struct claim_ask *asked, struct waiter *w)
+{
+    check(asked->limit <= LEDGER_BATCH_MAX);
+    sim_call_go(call_new(l, w, act_claim, asked, sizeof *asked), 0);
+}
+
+static bool act_finish(struct sim_call *c)
+{
+    const struct finish_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    sim_books_finish(b, ask->items, ask->count);
+    return sim_call_answer(c, REASON_OK, NULL);
+}
+
+static void finish(struct ledger *l, const struct finish_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_finish, asked, sizeof *asked);
+    ((struct finish_ask *)c->ask)->items = sim_call_copy(c, asked->items, asked->count * sizeof *asked->items);
+    sim_call_go(c, 0);
+}
+
+/* ---- activities ---- */
+
+/* As it stands now: it may be moved while the answer is on its way. */
+static const struct activity *shown(struct sim_call *c, const struct activity *a) { return a ? sim_call_copy(c, a, sizeof *a) : NULL; }
+
+static bool act_create(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    const struct activity *a = NULL;
+    if (!b)
+        return true;
+    enum reason reason = sim_books_create(b, c->ask, &a);
+    return sim_call_answer(c, reason, shown(c, a));
+}
+
+static void activity_create(struct ledger *l, const struct activity_create *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_create, &asked->activity, sizeof asked->activity);
+    struct activity *a = c->ask;
+    struct sku *skus = sim_call_copy(c, a->skus, a->sku_count * sizeof *skus);
+    for (size_t i = 0; i < a->sku_count; i++) {
+        sim_call_text(c, &skus[i].sku);
+        sim_call_text(c, &skus[i].currency);
+    }
+    sim_call_text(c, &a->activity);
+    sim_call_text(c, &a->title);
+    a->skus = skus;
+    sim_call_go(c, 0);
+}
+
+static bool act_move(struct sim_call *c)
+{
+    const struct activity_move_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    const struct activity *a = NULL;
+    if (!b)
+        return true;
+    enum reason reason = sim_books_move(b, ask->activity, ask->event, &a);
+    return sim_call_answer(c, reason, shown(c, a));
+}
+
+static void move(struct ledger *l, const struct activity_move_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_move, asked, sizeof *asked);
+    sim_call_text(c, &((struct activity_move_ask *)c->ask)->activity);
+    sim_call_go(c, 0);
+}
+
+static bool act_activities(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct activity *all = sim_array(&c->ground, struct activity, b->activity_count);
+    for (size_t i = 0; i < b->activity_count; i++)
+        all[i] = *b->activities[i];
+    struct activities_answer *answer = sim_new(&c->ground, struct activities_answer);
+    *answer = (struct activities_answer){.activities = all, .count = b->activity_count};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void activities(struct ledger *l, struct waiter *w) { sim_call_go(call_new(l, w, act_activities, NULL, 0), 0); }
+
+/* ---- units, audit ---- */
+
+static struct ledger_unit unit_shown(struct sim_books *b, const struct sim_unit *u)
+{
+    const struct sim_order *o = sim_map_get(&b->order_by_unit, sim_bytes(&u->token.unit, sizeof u->token.unit));
+    return (struct ledger_unit){
+        .token = u->token, .sku = u->activity->skus[u->sku].sku, .home = u->home, .available = !u->consumed,
+        .reservation = u->consumed ? u->reservation : (struct str){0},
+        .ordered = o && order_state_holds_stock(o->order.state),
+        .returning = sim_books_row(b, OUTBOX_RETURN, (struct str){0}, u->token) ||
+                     (u->reservation.len > 0 && sim_books_row(b, OUTBOX_STATUS, u->reservation, (struct token){0}))};
+}
+
+static bool act_units(struct sim_call *c)
+{
+    const struct units_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    const struct activity *a = sim_books_activity(b, ask->activity);
+    struct ledger_unit *units = sim_array(&c->ground, struct ledger_unit, ask->limit);
+    struct units_answer *answer = sim_new(&c->ground, struct units_answer);
+    answer->units = units;
+    for (size_t s = 0; a && s < a->sku_count; s++) {
+        int64_t end = a->skus[s].unit_first + a->skus[s].stock;
+        int64_t from = ask->after >= a->skus[s].unit_first ? ask->after + 1 : a->skus[s].unit_first;
+        for (int64_t unit = from; unit < end && answer->count < ask->limit; unit++) {
+            const struct sim_unit *u = sim_books_unit(b, unit);
+            if ((ask->bucket < 0 || u->home == ask->bucket) && (!ask->available || !u->consumed))
+                units[answer->count++] = unit_shown(b, u);
+        }
+    }
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void units(struct ledger *l, const struct units_ask *asked, struct waiter *w)
+{
+    check(asked->limit <= UNITS_MAX);
+    struct sim_call *c = call_new(l, w, act_units, asked, sizeof *asked);
+    sim_call_text(c, &((struct units_ask *)c->ask)->activity);
+    sim_call_go(c, 0);
+}
+
+static bool act_audit(struct sim_call *c)
+{
+    const struct str *activity = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct audit_answer *answer = sim_new(&c->ground, struct audit_answer);
+    *answer = sim_books_audit(b, *activity, &c->ground);
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void audit(struct ledger *l, struct str activity, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_audit, &activity, sizeof activity);
+    sim_call_text(c, c->ask);
+    sim_call_go(c, 0);
+}
+
+static const struct ledger_ops ops = {
+    .name = "memory", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
+    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit};
+
+void sim_ledger_open(struct sim_ledger *l, struct sim_ledger_world *w, struct clock *clock)
+{
+    *l = (struct sim_ledger){.ledger = {&ops}, .world = w};
+    sim_calls_init(&l->calls, clock, BUDGET_MS);
+}
+
+void sim_ledger_close(struct sim_ledger *l) { sim_calls_end(&l->calls); }
