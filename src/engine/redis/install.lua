@@ -21,7 +21,9 @@ if not meta[1] then
     'filter', ARGV[6], 'skus', ARGV[7])
   for a = 8, #ARGV, 3 do
     call('HSET', KEYS[1], 'sku:' .. ARGV[a], ARGV[a + 1])
-    call('SETRANGE', base .. 'gen:' .. ARGV[a], tonumber(ARGV[a + 2]) - 1, '\0')
+    if ARGV[a + 2] ~= '0' then
+      call('SETRANGE', base .. 'gen:' .. ARGV[a], tonumber(ARGV[a + 2]) - 1, '\0')
+    end
   end
   call('SETBIT', base .. 'win', tonumber(ARGV[6]) - 1, 0)
   reason = REASON_OK
