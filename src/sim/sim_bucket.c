@@ -260,15 +260,11 @@ static struct known recall(struct sim_record *r, const struct reserve_ask *ask)
 /* The state and window of the activity, by the bucket's clock. */
 static enum reason selling(const struct sim_bucket *b, int64_t now_ms)
 {
-    switch (b->state) {
-    case ACTIVITY_DRAFT:
-    case ACTIVITY_WARM: return REASON_NOT_STARTED;
-    case ACTIVITY_PAUSED: return REASON_RESERVATION_PAUSED;
-    case ACTIVITY_CLOSED: return REASON_ENDED;
-    case ACTIVITY_OPEN: break;
-    case ACTIVITY_STATE_COUNT: check(!"a state");
-    }
-    if (now_ms < b->starts_ms)
+    if (b->state == ACTIVITY_CLOSED)
+        return REASON_ENDED;
+    if (b->state == ACTIVITY_PAUSED)
+        return REASON_RESERVATION_PAUSED;
+    if (b->state != ACTIVITY_OPEN || now_ms < b->starts_ms)
         return REASON_NOT_STARTED;
     return now_ms >= b->ends_ms ? REASON_ENDED : now_ms < b->opens_ms ? REASON_RESERVATION_PAUSED : REASON_OK;
 }
