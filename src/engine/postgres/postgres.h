@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * postgres.h: the ledger as PostgreSQL keeps it (port/ledger.h, protocol §3 and §4).
+ *
+ * Four lanes (place, relay, read, admin), each one connection in pipeline mode on the caller's loop, each with a bounded queue. Every
+ * call is one function of *.sql, one transaction, one sync; it is done when its own sync has come with no error before it, for results
+ * of a function arrive before its commit. A connection that breaks is made again with back-off; nothing is ever cancelled on the wire. */
+#pragma once
+#include <uv.h>
+
+#include "ledger.h"
+
+struct postgres_options {
+    uv_loop_t *loop;
+    const char *url;            /* libpq: postgresql://… or key=value; read while open, must outlive the ledger */
+    const char *application;    /* application_name; NULL: seckill */
+    /* A server that reports damaged data (XX001, XX002, 58030): called with the SQLSTATE. NULL: the process stops. */
+    void (*damaged)(void *arg, const char *sqlstate);
+    void *arg;
+};
+
+/* Begins to connect and returns at once; calls made meanwhile wait. Never NULL. */
+struct ledger *postgres_open(const struct postgres_options *options);
+/* Wakes nobody: whoever still waits must have dropped. Its handles close during the next turns of the loop, which must be run until
+ * uv_loop_alive() says no, or for one more turn. Not to be called from within a wake of this ledger. */
+void postgres_close(struct ledger *ledger);
+
+/* Whether every lane is connected now (readiness). */
+bool postgres_ready(const struct ledger *ledger);
+
+/* Brings the database to this program's schema, one migration a transaction, under an advisory lock: blocking. `report` hears one line
+ * for each thing done, or the reason of a refusal. OK · CONFLICT (a migration that was applied has another checksum now, or the database has one
+ * that this program does not know) · DEPENDENCY_DOWN (cannot connect) · ENGINE_REFUSED (a statement failed). */
+enum reason postgres_migrate(const char *url, void (*report)(void *arg, const char *line), void *arg);
