@@ -36,8 +36,9 @@ await() {
 # --- processes
 
 birth_of() {
-  local stat
-  { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
+  local stat=''
+  { read -r -d '' stat <"/proc/$1/stat"; } 2>/dev/null || true    # it ends without a zero
+  [[ -n $stat ]] || return 1
   # shellcheck disable=SC2086  # the fields after the name, which may hold anything, are plain words
   set -- ${stat##*) }
   [[ $1 != Z && $1 != X ]] || return 1
@@ -96,28 +97,34 @@ port_taken() {
 # the calling process and whatever it starts.
 port_pick() {
   local first=$1 port offset
+  local -a wanted
   shift
   for ((port = first; port < first + 2000 && port < 65000; port++)); do
+    wanted=()
     for offset in 0 "$@"; do
       port_taken $((port + offset)) && continue 2
+      wanted+=($((port + offset)))
     done
-    for offset in 0 "$@"; do
-      port_claim $((port + offset)) || continue 2
-    done
+    port_claim "${wanted[@]}" || continue
     # shellcheck disable=SC2034  # the answer
     picked_port=$port
     return 0
   done
   die "no free port from $first to $((first + 1999))"
 }
+# port_claim PORT...: all of them, or none.
 port_claim() {
-  local dir=/tmp/.seckill-ports-$EUID fd
+  local dir=/tmp/.seckill-ports-$EUID fd port
+  local -a held=()
   [[ -d $dir ]] || mkdir -m 700 "$dir" 2>/dev/null || true
   [[ -O $dir ]] || die "$dir is not mine"
-  exec {fd}>"$dir/$1"
-  flock -n "$fd" && return
-  exec {fd}>&-
-  return 1
+  for port; do
+    exec {fd}>"$dir/$port"
+    held+=("$fd")
+    flock -n "$fd" && continue
+    for fd in "${held[@]}"; do exec {fd}>&-; done
+    return 1
+  done
 }
 
 # --- a directory of ours: only what carries the mark is ever deleted

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# lib.sh: what the live tests share. Sourced first by each; such a test is a shell script that says `ok - what` or `not ok - what`
+# for everything it has looked at, and leaves nothing behind.
+#
+#   live_dir                  a fresh directory, gone at the end with all that runs in it; its path is in $live
+#   expect WHAT COMMAND...    ok if the command succeeds
+#   refuse WHAT COMMAND...    ok if it fails
+#   same WHAT GOT WANTED      ok if both are the same text
+#   at_end COMMAND...         done when the script leaves; at_end_kill PID
+#   soon SECONDS COMMAND...   as await
+#
+#   sale_start [NAME=VALUE...]   `make run` in $live/run on free ports, until it is open; its settings and addresses are exported
+#   sale_stop                    as Ctrl-C would
+#   sale VERB ARG...             the binary, against it
+#   stack VERB ARG...            tools/stack on its directory: stack down redis, stack kill broker, stack psql -Atc '...'
+#   role_pid NAME                the process of a role; role_kill NAME [SIGNAL]
+#   api PATH [CURL ARG...]       asks the public listener, api_admin the other; prints the body, ends with curl's code
+#
+# SECKILL_BUILD is where the binary was built (build, where not set).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tools/lib.sh
+. "$root/tools/lib.sh"
+build=${SECKILL_BUILD:-$root/build}
+seckill=$build/seckill
+failures=0 live='' sale_pid='' cleaners=()
+
+ok() { printf 'ok - %s\n' "$*"; }
+not_ok() { printf 'not ok - %s\n' "$*"; failures=$((failures + 1)); }
+expect() {
+  local what=$1
+  shift
+  if "$@"; then ok "$what"; else not_ok "$what"; fi
+}
+refuse() {
+  local what=$1
+  shift
+  if "$@"; then not_ok "$what"; else ok "$what"; fi
+}
+same() { if [[ $2 == "$3" ]]; then ok "$1"; else not_ok "$1: got \"$2\", wanted \"$3\""; fi; }
+soon() { await "$@"; }
+
+# at_end COMMAND...: done when the script leaves, the last first.
+at_end() { cleaners+=("$(printf '%q ' "$@")"); }
+at_end_kill() { at_end eval "kill -9 $1 2>/dev/null"; }
+live_end() {
+  local code=$? i
+  trap - EXIT
+  set +e
+  [[ $code == 0 ]] || printf 'not ok - the script ended early (code %d)\n' "$code"
+  if [[ -n $sale_pid ]]; then sale_stop; fi
+  for ((i = ${#cleaners[@]} - 1; i >= 0; i--)); do eval "${cleaners[i]}"; done
+  ((code)) || ((failures == 0)) || code=1
+  exit "$code"
+}
+trap live_end EXIT
+trap 'exit 143' TERM INT HUP
+
+live_dir() {
+  live=$(mktemp -d /tmp/seckill-live.XXXXXX)
+  chmod 711 "$live"
+  at_end rm -rf "$live"
+}
+# stack_in DIR: remembers to take it down, data and all.
+stack_in() { at_end "$root/tools/stack" reset "$1"; }
+
+# --- a whole sale
+
+sale_start() {
+  [[ -n $live ]] || live_dir
+  local first=no
+  [[ -d $live/run ]] || first=yes
+  export SECKILL_RUN=$live/run SECKILL_BIN=$seckill
+  if [[ $first == yes ]]; then at_end sale_reset; fi
+  env "$@" setsid "$root/tools/run" </dev/null >"$live/run.out" 2>&1 &
+  sale_pid=$!
+  soon 120 sale_is_open || { sed 's/^/    /' "$live/run.out"; not_ok 'the sale opens'; exit 1; }
+  # shellcheck source=/dev/null
+  . "$live/run/env"
+}
+sale_is_open() { [[ -s $live/run/env ]] || ! kill -0 "$sale_pid" 2>/dev/null; [[ -s $live/run/env ]]; }
+sale_stop() {
+  kill -TERM "$sale_pid" 2>/dev/null
+  wait "$sale_pid"
+  sale_code=$?
+  sale_pid=
+  return "$sale_code"
+}
+sale_reset() { SECKILL_RUN=$live/run "$root/tools/run" reset; }
+sale() { "$seckill" "$@"; }
+stack() {
+  local verb=$1
+  shift
+  "$root/tools/stack" "$verb" "$live/run" "$@"
+}
+role_pid() { pid_of "$live/run/supervisor/$1.pid"; }
+role_kill() { kill "-${2:-KILL}" "$(role_pid "$1")"; }
+api() { curl -sS -m 30 "$SECKILL_HTTP_URL$1" "${@:2}"; }
+api_admin() { curl -sS -m 30 "$SECKILL_ADMIN_URL$1" "${@:2}"; }
+# api_code PATH [CURL ARG...]: the HTTP status alone.
+api_code() { curl -sS -m 30 -o /dev/null -w '%{http_code}' "$SECKILL_HTTP_URL$1" "${@:2}"; }

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A port that somebody holds is left to him: the next block of free ones is taken. Two stacks that come up at once share none.
+# shellcheck source=test/live/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+live_dir
+
+# A stranger on the port above the broker's usual one, where replicas would connect: the whole block must move.
+port_pick 10911 -2 1
+block=$picked_port
+python3 -c 'import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); time.sleep(600)' $((block + 1)) &
+stranger=$!
+at_end_kill "$stranger"
+expect 'the stranger listens' soon 5 port_taken $((block + 1))
+
+for name in a b; do
+  stack_in "$live/$name"
+  "$root/tools/stack" up "$live/$name" rocketmq >"$live/$name.out" 2>&1 &
+  eval "job_$name=$!"
+done
+# shellcheck disable=SC2154  # set by the loop
+{ expect 'the first stack is up' wait "$job_a"; expect 'the second stack is up' wait "$job_b"; }
+sed 's/^/    /' "$live"/?.out
+
+ports() {
+  local broker
+  broker=$(<"$live/$1/run/broker.port")
+  printf '%s\n' $((broker - 2)) "$broker" $((broker + 1)) "$(<"$live/$1/run/namesrv.port")"
+}
+same 'eight ports, none twice' "$( { ports a; ports b; } | sort -u | wc -l)" 8
+refuse 'none of them is the stranger'"'"'s' grep -qx $((block + 1)) <(ports a; ports b)
+expect 'the stranger still listens' kill -0 "$stranger"
+expect 'its port is still taken' port_taken $((block + 1))
+
+# The same ports the next time, so that what was told to clients stays true.
+before=$(ports a)
+"$root/tools/stack" kill "$live/a"
+expect 'the first stack comes up again' "$root/tools/stack" up "$live/a" rocketmq
+same 'on the ports it had' "$(ports a)" "$before"
+expect 'the broker is known to its own name server' grep -q 127.0.0.1:"$(cat "$live/a/run/broker.port")" <("$root/tools/stack" mqadmin "$live/a" clusterList 2>/dev/null)

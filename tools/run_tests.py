@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests that Meson knows and counts what they say.
+
+Meson counts programs; a program here holds many tests, so its words are read: cmocka's lines, or `ok - ...` and `not ok - ...` of a
+shell test, or nothing but the exit code. A program that dies adds one failure to what it had said. One that ends well and has
+tested nothing has failed. A skip is a failure unless test/may_skip names it with a reason: under `make test` everything is there.
+
+Progress goes to standard error; the table of suites and the last line, `N passed, N failed`, to standard output.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+SKIPPED = 77
+GOOD = re.compile(r"^(?:\[       OK \] |ok - )(.*)", re.M)
+BAD = re.compile(r"^(?:\[  FAILED  \] (?!\d+ test\(s\)|tests: )|not ok - )(\S.*)", re.M)
+MISSED = re.compile(r"^\[  SKIPPED \] (?!\d+ test\(s\)|tests: )(\S.*)", re.M)
+SPEAKS = re.compile(r"^(?:\[==========\]|ok - |not ok - )", re.M)
+TAIL_LINES = 40
+screen = threading.Lock()
+
+
+class Result:
+    def __init__(self, test):
+        self.name = test["name"]
+        self.suite = ",".join(s.split(":")[-1] for s in test["suite"]) or "other"
+        self.passed = self.failed = 0
+        self.seconds = 0.0
+        self.why = []
+
+
+def may_skip():
+    path = pathlib.Path("test/may_skip")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
+
+
+def execute(test, log):
+    """The exit code, None where time ran out. The program gets a session of its own, so that whatever it started goes with it."""
+    env = dict(os.environ, **test["env"])
+    with open(log, "wb") as out:
+        process = subprocess.Popen(test["cmd"], cwd=test["workdir"], env=env, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            return process.wait(timeout=(test["timeout"] or 3600) * float(os.environ.get("SECKILL_TEST_PATIENCE", "1")))
+        except subprocess.TimeoutExpired:
+            # A polite word first: a shell test then takes its servers down.
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            return None
+
+
+def judge(result, code, text, forgiven):
+    bad, missed = sorted(set(BAD.findall(text))), sorted(set(MISSED.findall(text)))
+    result.passed, result.failed = len(GOOD.findall(text)), len(bad)
+    result.why += [f"failed: {name}" for name in bad]
+    for name in missed:
+        if f"{result.name}:{name}" not in forgiven:
+            result.failed += 1
+            result.why.append(f"skipped: {name}")
+    if code == SKIPPED:
+        if result.name not in forgiven:
+            result.failed += 1
+            result.why.append("skipped as a whole")
+    elif code is None:
+        result.failed += 1
+        result.why.append("ran out of time")
+    elif code < 0:
+        result.failed += 1
+        result.why.append(f"was killed by {signal.Signals(-code).name}")
+    elif code != 0 and not result.failed:
+        result.failed += 1
+        result.why.append(f"ended with code {code}")
+    elif code == 0 and not SPEAKS.search(text):
+        result.passed = 1
+    elif code == 0 and not result.passed and not missed:
+        result.failed += 1
+        result.why.append("tested nothing")
+
+
+def run(test, logs, forgiven):
+    result = Result(test)
+    log = logs / (re.sub(r"[^A-Za-z0-9_.-]+", "-", result.name) + ".txt")
+    began = time.monotonic()
+    code = execute(test, log)
+    result.seconds = time.monotonic() - began
+    text = log.read_text(errors="replace")
+    judge(result, code, text, forgiven)
+    with screen:
+        print(f"{'✗' if result.failed else '✓'} {result.suite:<12} {result.name:<32} {result.passed:>4} passed "
+              f"{result.failed:>3} failed {result.seconds:>7.1f} s", file=sys.stderr)
+        if result.failed:
+            for why in result.why:
+                print(f"    {why}", file=sys.stderr)
+            print("".join(f"    | {line}\n" for line in text.splitlines()[-TAIL_LINES:]), end="", file=sys.stderr)
+            print(f"    all of it: {log}", file=sys.stderr, flush=True)
+    return result
+
+
+def selected(tests, fast, only):
+    for test in tests:
+        suites = {s.split(":")[-1] for s in test["suite"]}
+        if fast and not suites & {"unit", "memory", "scenario", "fast"}:
+            continue
+        if only and only not in test["name"] and only not in suites:
+            continue
+        yield test
+
+
+def run_all(tests, jobs, logs):
+    """Longest first, so that the last one does not run alone; those that want the machine for themselves come at the end."""
+    forgiven = may_skip()
+    together = sorted((t for t in tests if t["is_parallel"]), key=lambda t: -(t["timeout"] or 0))
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        results = list(pool.map(lambda t: run(t, logs, forgiven), together))
+    return results + [run(t, logs, forgiven) for t in tests if not t["is_parallel"]]
+
+
+def table(results):
+    print(f"{'suite':<14}{'programs':>9}{'passed':>8}{'failed':>8}{'seconds':>9}")
+    for suite in sorted({r.suite for r in results}):
+        rows = [r for r in results if r.suite == suite]
+        print(f"{suite:<14}{len(rows):>9}{sum(r.passed for r in rows):>8}{sum(r.failed for r in rows):>8}{sum(r.seconds for r in rows):>9.1f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(args.build)], check=True, capture_output=True).stdout)
+    tests = list(selected(listed, args.fast, args.only))
+    logs = args.build / "test-logs"
+    logs.mkdir(exist_ok=True)
+    began = time.monotonic()
+    results = run_all(tests, int(os.environ.get("SECKILL_TEST_JOBS") or os.cpu_count() or 1), logs)
+    passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
+    table(results)
+    print(f"wall time {time.monotonic() - began:.1f} s; what each program said is in {logs}")
+    for r in results:
+        for why in r.why:
+            print(f"✗ {r.name}: {why}")
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
