@@ -300,7 +300,7 @@ static bool unsafe(struct loading *l)
         found = true;
     }
     if (c->auth_mode == AUTH_JWT && config_development_keys(c)) {
-        buf_add_str(l->complaints, str_lit("ids.keys, qualification.keys: the development keys are public; with auth.mode=jwt both must be your own\n"));
+        buf_add_str(l->complaints, str_lit("ids.keys, ids.user_key, qualification.keys: the development keys are public; with auth.mode=jwt all must be your own\n"));
         found = true;
     }
     if (c->auth_mode == AUTH_JWT && c->auth_jwt_keys[0] == 0) {
@@ -316,6 +316,8 @@ static void check_together(struct loading *l)
     check_roles(l);
     check_address(l, SETTING_http_listen, c->http_listen);
     check_address(l, SETTING_admin_listen, c->admin_listen);
+    if (c->health_listen[0] != 0)
+        check_address(l, SETTING_health_listen, c->health_listen);
     check_items(l, SETTING_ids_keys, c->ids_keys, 2, false, "one or two secrets of 16 bytes or more, with a comma between");
     check_items(l, SETTING_qualification_keys, c->qualification_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
     check_items(l, SETTING_auth_jwt_keys, c->auth_jwt_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
@@ -441,5 +443,6 @@ enum severity config_log_level(const struct config *c)
 
 bool config_development_keys(const struct config *c)
 {
-    return strcmp(c->ids_keys, rows[SETTING_ids_keys].value) == 0 || strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0;
+    return strcmp(c->ids_keys, rows[SETTING_ids_keys].value) == 0 || strcmp(c->ids_user_key, rows[SETTING_ids_user_key].value) == 0 ||
+           strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0;
 }

@@ -73,18 +73,18 @@ static void the_stronger_layer_wins(void **state)
     assert_string_equal(c.redis_url, "redis://127.0.0.1:6379");
     assert_string_equal(c.from[SETTING_redis_url].where, "default");
     config_free(&c);
-    const char *file = file_of("redis:\n  url: redis://file:1\n  timeout_ms: 250\nroles: [access, relay]\npostgres.timeout_ms: 777\n");
+    const char *file = file_of("redis:\n  url: redis://file:1\n  in_flight: 250\nroles: [access, relay]\naccess.threads: 3\n");
     assert_int_equal(load(&c, file, NULL, 0), CONFIG_GOOD);
     assert_string_equal(c.redis_url, "redis://file:1");
-    assert_int_equal(c.redis_timeout_ms, 250);
-    assert_int_equal(c.postgres_timeout_ms, 777);
+    assert_int_equal(c.redis_in_flight, 250);
+    assert_int_equal(c.access_threads, 3);
     assert_true(config_has_role(&c, "relay") && !config_has_role(&c, "order"));
     assert_non_null(strstr(c.from[SETTING_redis_url].where, ":2"));
     config_free(&c);
     env_set("SECKILL_REDIS_URL", "redis://env:1");
     assert_int_equal(load(&c, file, NULL, 0), CONFIG_GOOD);
     assert_string_equal(c.redis_url, "redis://env:1");
-    assert_int_equal(c.redis_timeout_ms, 250);    /* the file still counts where nothing stronger speaks */
+    assert_int_equal(c.redis_in_flight, 250);    /* the file still counts where nothing stronger speaks */
     config_free(&c);
     struct config_flag flag = {SETTING_redis_url, "redis://flag:1"};
     assert_int_equal(load(&c, file, &flag, 1), CONFIG_GOOD);
@@ -182,14 +182,14 @@ static void a_password_in_a_libpq_string_is_hidden(void **state)
 static void what_strangers_could_use_is_refused(void **state)
 {
     (void)state;
-    static const struct { struct config_flag flags[4]; size_t count; enum config_result result; } cases[] = {
+    static const struct { struct config_flag flags[5]; size_t count; enum config_result result; } cases[] = {
         {{{SETTING_http_listen, "0.0.0.0:8480"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_admin_listen, "10.0.0.1:8481"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_http_listen, "[::1]:8480"}}, 1, CONFIG_GOOD},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}}, 2, CONFIG_UNSAFE},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
-          {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 4, CONFIG_GOOD},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"}}, 5, CONFIG_GOOD},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_ids_keys, "0123456789abcdefg"}, {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
     };
     for (size_t i = 0; i < countof(cases); i++) {

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * admin_api.c: a table of routes, one small function each. An exchange that waits for a part keeps what it asks in its own arena; it is answered
+ * exactly once, also when nobody listens any more. */
+#include "admin_api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "activity_json.h"
+#include "admin_page.h"
+#include "check.h"
+#include "conservation.h"
+#include "control.h"
+#include "explain.h"
+#include "json.h"
+#include "metric_names.h"
+#include "problem.h"
+#include "version.h"
+
+#define JSON_TYPE "application/json"
+#define TEXT_TYPE "text/plain; charset=utf-8"
+#define BODY_MAX 65536
+#define ANSWER_MAX (4 * 1024 * 1024)
+#define CALL_MS 5000
+#define MOVES_MAX 4
+#define DEEP_MAX 2        /* counts and explanations under way at once: each takes memory of its own */
+
+struct admin_api {
+    struct admin_options options;
+    struct http_server *server;
+    struct controller *controller;
+    size_t deep;
+};
+
+/* What an exchange waits with. */
+struct admin_op {
+    struct http_exchange *x;
+    struct admin_api *api;
+    struct waiter waiter;
+    struct str id;                /* from the path */
+    bool page;
+    union {
+        struct control control;
+        struct conservation conservation;
+        struct explain explain;
+    };
+};
+
+static struct admin_op *op_new(struct http_exchange *x)
+{
+    struct admin_op *op = arena_take(&x->arena, sizeof *op);
+    check(op != NULL);    /* the arena of an exchange is made to hold one */
+    op->x = x;
+    op->api = x->owner;
+    op->waiter.budget_ms = CALL_MS;
+    return op;
+}
+
+static void refuse(struct http_exchange *x, enum reason code, struct str detail) { problem_answer(x, &(struct problem){.code = code, .detail = detail}); }
+
+/* A part's reason as an answer of HTTP. */
+static enum reason as_answer(enum reason reason)
+{
+    if (reason_row(reason)->http != 0)
+        return reason;
+    enum fate fate = reason_fate(reason);
+    return fate == FATE_RETRY || fate == FATE_UNKNOWN ? REASON_DEPENDENCY_DOWN : REASON_INTERNAL;
+}
+
+static void answer_json(struct http_exchange *x, int status, struct buf *body)
+{
+    if (buf_ok(body))
+        http_answer(x, status, str_lit(JSON_TYPE), buf_str(body), (struct str){0});
+    else
+        refuse(x, REASON_INTERNAL, str_lit("the answer is too long"));
+    buf_free(body);
+}
+
+/* ---- health, metrics, version --------------------------------------------------------------------------------------------------- */
+
+static void answer_health(struct http_exchange *x, enum health_question q)
+{
+    struct admin_api *a = x->owner;
+    char memory[1024];
+    struct buf lines = buf_fixed(memory, sizeof memory);
+    bool good = health_says(a->options.health, q, &lines);
+    struct str verbose = http_query(x->request, str_lit("verbose"), NULL);
+    struct str body = verbose.ptr ? buf_str(&lines) : good ? str_lit("ok\n") : str_lit("not ok\n");
+    http_answer(x, good ? 200 : 503, str_lit(TEXT_TYPE), body, str_lit("Cache-Control: no-store\r\n"));
+}
+
+static void get_livez(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_LIVE); }
+static void get_readyz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_READY); }
+static void get_startupz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_STARTED); }
+
+static void get_metrics(struct http_exchange *x, struct str id)
+{
+    struct buf out = buf_growing(ANSWER_MAX);
+    (void)id;
+    metric_expose(&out, metric_names);
+    check(buf_ok(&out));
+    http_answer(x, 200, str_lit("text/plain; version=0.0.4; charset=utf-8"), buf_str(&out), (struct str){0});
+    buf_free(&out);
+}
+
+static void get_version(struct http_exchange *x, struct str id)
+{
+    struct buf out = buf_growing(4096);
+    (void)id;
+    version_json(&out);
+    answer_json(x, 200, &out);
+}
+
+/* ---- activities ------------------------------------------------------------------------------------------------------------------- */
+
+static void created(struct waiter *w, enum reason reason, const void *result)
+{
+    struct admin_op *op = container_of(w, struct admin_op, waiter);
+    if (reason != REASON_OK)
+        return refuse(op->x, as_answer(reason), reason == REASON_CONFLICT ? str_lit("an activity of this id exists with other terms") : (struct str){0});
+    struct buf out = buf_growing(ANSWER_MAX);
+    activity_write(&out, result);
+    answer_json(op->x, 201, &out);
+}
+
+static void post_activities(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    struct activity_create ask = {.actor = str_lit("admin api")};
+    struct str complaint = {0};
+    (void)id;
+    if (!activity_read(x->request->body, (uint8_t)op->api->options.config->activity_buckets, &x->arena, &ask.activity, &ask.note, &complaint))
+        return refuse(x, REASON_INVALID_REQUEST, complaint);
+    op->waiter.wake = created;
+    op->waiter.budget_ms = 60000;    /* a row for every unit */
+    ledger_activity_create(op->api->options.ports->ledger, &ask, &op->waiter);
+}
+
+static void write_list(struct buf *out, const struct activities_answer *answer)
+{
+    json_open(out);
+    json_key(out, "activities");
+    json_open_array(out);
+    for (size_t i = 0; i < answer->count; i++)
+        activity_write(out, &answer->activities[i]);
+    json_close_array(out);
+    json_close(out);
+}
+
+static void listed(struct waiter *w, enum reason reason, const void *result)
+{
+    struct admin_op *op = container_of(w, struct admin_op, waiter);
+    const struct activities_answer *answer = result;
+    struct buf out = buf_growing(ANSWER_MAX);
+    if (op->page) {
+        admin_page_write(&out, op->api->options.config, op->api->options.health, reason, reason == REASON_OK ? answer : NULL);
+        http_answer(op->x, 200, str_lit("text/html; charset=utf-8"), buf_str(&out), str_lit("Cache-Control: no-store\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"));
+        return buf_free(&out);
+    }
+    if (reason != REASON_OK) {
+        buf_free(&out);
+        return refuse(op->x, as_answer(reason), (struct str){0});
+    }
+    if (op->id.len == 0) {
+        write_list(&out, answer);
+        return answer_json(op->x, 200, &out);
+    }
+    for (size_t i = 0; i < answer->count; i++)
+        if (str_eq(answer->activities[i].activity, op->id)) {
+            activity_write(&out, &answer->activities[i]);
+            return answer_json(op->x, 200, &out);
+        }
+    buf_free(&out);
+    refuse(op->x, REASON_UNKNOWN_ACTIVITY, (struct str){0});
+}
+
+static void ask_list(struct http_exchange *x, struct str id, bool page)
+{
+    struct admin_op *op = op_new(x);
+    op->id = id;
+    op->page = page;
+    op->waiter.wake = listed;
+    ledger_activities(op->api->options.ports->ledger, &op->waiter);
+}
+
+static void get_activities(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
+static void get_page(struct http_exchange *x, struct str id) { ask_list(x, id, true); }
+
+static void write_move(struct buf *out, const struct control *c)
+{
+    json_member_str(out, "activity_id", c->activity);
+    json_member_bool(out, "moved", c->moved);
+    if (c->moved) {
+        json_member_text(out, "state", activity_state_name(c->state));
+        json_member_u64(out, "version", c->version);
+    }
+    if (c->event == ACTIVITY_EVENT_WARM)
+        json_member_u64(out, "seeded", c->seeded);
+    json_key(out, "lagging_buckets");
+    json_open_array(out);
+    for (unsigned b = 0; b < 32; b++)
+        if (c->lagging >> b & 1)
+            json_u64(out, b);
+    json_close_array(out);
+}
+
+static void moved(struct control *c)
+{
+    struct admin_op *op = container_of(c, struct admin_op, control);
+    struct buf out = buf_growing(8192);
+    if (c->reason == REASON_OK) {
+        json_open(&out);
+        write_move(&out, c);
+        json_close(&out);
+        return answer_json(op->x, 200, &out);
+    }
+    write_move(&out, c);
+    problem_answer(op->x, &(struct problem){.code = as_answer(c->reason), .members = buf_str(&out),
+        .detail = c->moved ? str_lit("PostgreSQL holds the new state; not every bucket has confirmed it, and the janitor goes on telling it") : (struct str){0}});
+    buf_free(&out);
+}
+
+static void move(struct http_exchange *x, struct str id, enum activity_event event)
+{
+    struct admin_op *op = op_new(x);
+    struct str complaint = {0}, note = {0};
+    if (!activity_note_read(x->request->body, &x->arena, &note, &complaint))
+        return refuse(x, REASON_INVALID_REQUEST, complaint);
+    if (note.len == 0 && (event == ACTIVITY_EVENT_PAUSE || event == ACTIVITY_EVENT_CLOSE))
+        return refuse(x, REASON_INVALID_REQUEST, str_lit("say why, in a member \"reason\""));
+    op->control = (struct control){.activity = id, .event = event, .actor = str_lit("admin api"), .note = note, .done = moved};
+    if (!control_start(op->api->controller, &op->control))
+        refuse(x, as_answer(op->control.reason), str_lit("too many moves are under way"));
+}
+
+static void post_warm(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_WARM); }
+static void post_open(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_OPEN); }
+static void post_pause(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_PAUSE); }
+static void post_resume(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_RESUME); }
+static void post_close(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_CLOSE); }
+
+/* ---- conservation ------------------------------------------------------------------------------------------------------------------- */
+
+static void write_counts(struct buf *out, const struct conservation *c)
+{
+    json_key(out, "skus");
+    json_open_array(out);
+    for (size_t i = 0; i < c->sku_count; i++) {
+        const struct conservation_sku *s = &c->skus[i];
+        json_open(out);
+        json_member_str(out, "sku_id", s->sku);
+        json_member_i64(out, "s0", s->s0);
+        json_member_i64(out, "a", s->a);
+        json_member_i64(out, "r", s->r);
+        json_member_i64(out, "o", s->o);
+        json_member_i64(out, "c", s->c);
+        json_member_i64(out, "e", s->e);
+        json_member_i64(out, "drift", s->drift);
+        json_maybe_time(out, "counted_at", c->counted_ms);
+        json_maybe_time(out, "attributed_at", c->attributed_ms);
+        json_close(out);
+    }
+    json_close_array(out);
+}
+
+static void write_units(struct buf *out, const struct conservation *c)
+{
+    json_key(out, "units");
+    json_open_array(out);
+    for (size_t i = 0; i < c->unit_count; i++) {
+        const struct conservation_unit *u = &c->units[i];
+        char token[TOKEN_TEXT];
+        json_open(out);
+        json_member_str(out, "inventory_token_id", (struct str){token, token_write(u->token, token)});
+        json_member_str(out, "sku_id", u->sku);
+        json_member_text(out, "owner", conservation_owner_name(u->owner));
+        json_member_u64(out, "bucket", u->bucket);
+        json_member_bool(out, "finding", u->finding);
+        if (u->detail)
+            json_member_text(out, "detail", u->detail);
+        json_close(out);
+    }
+    json_close_array(out);
+}
+
+static void counted(struct conservation *c)
+{
+    struct admin_op *op = container_of(c, struct admin_op, conservation);
+    struct http_exchange *x = op->x;
+    int64_t drift = 0;
+    op->api->deep--;
+    if (c->reason != REASON_OK) {
+        enum reason why = as_answer(c->reason);
+        conservation_close(c);
+        return refuse(x, why, (struct str){0});
+    }
+    struct buf out = buf_growing(ANSWER_MAX);
+    json_open(&out);
+    json_member_str(&out, "activity_id", c->activity);
+    json_member_u64(&out, "epoch", c->epoch);
+    write_counts(&out, c);
+    if (op->page)
+        write_units(&out, c);
+    json_close(&out);
+    for (size_t i = 0; i < c->sku_count; i++)
+        drift += c->skus[i].drift;
+    if (op->page)
+        metric_set(METRIC_DRIFT, 0, drift);
+    conservation_close(c);
+    answer_json(x, 200, &out);
+}
+
+static void get_conservation(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    struct conservation_options options = conservation_options_default();
+    op->page = str_eq(http_query(x->request, str_lit("units"), NULL), str_lit("1"));    /* each unit by its name */
+    op->conservation = (struct conservation){.activity = id, .done = counted};
+    if (op->api->deep == DEEP_MAX)
+        return refuse(x, REASON_OVERLOADED, str_lit("others are being counted"));
+    struct ports *p = op->api->options.ports;
+    if (!conservation_start(&op->conservation, p->store, p->ledger, p->clock, &options, op->page))
+        return refuse(x, REASON_OVERLOADED, str_lit("no memory is left to count"));
+    op->api->deep++;
+}
+
+/* ---- explain ------------------------------------------------------------------------------------------------------------------------- */
+
+static void told(struct explain *e)
+{
+    struct admin_op *op = container_of(e, struct admin_op, explain);
+    struct http_exchange *x = op->x;
+    struct buf out = buf_growing(EXPLAIN_JSON_MAX);
+    op->api->deep--;
+    explain_write_json(e, &out);
+    explain_free(e);
+    answer_json(x, 200, &out);
+}
+
+static void get_explain(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    if (op->api->deep == DEEP_MAX)
+        return refuse(x, REASON_OVERLOADED, str_lit("others are being explained"));
+    op->api->deep++;
+    op->explain = (struct explain){.id = id, .activity = http_query(x->request, str_lit("activity_id"), NULL),
+                                   .user = http_query(x->request, str_lit("user_id"), NULL), .done = told};
+    explain_start(&op->explain, op->api->options.ports, op->api->options.keys);
+}
+
+/* ---- routes --------------------------------------------------------------------------------------------------------------------------- */
+
+struct admin_route {
+    enum http_method method;
+    const char *path;      /* {} stands for one id */
+    bool full;
+    void (*answer)(struct http_exchange *x, struct str id);
+};
+static const struct admin_route routes[] = {
+    {HTTP_GET, "/", true, get_page},
+    {HTTP_GET, "/livez", false, get_livez},
+    {HTTP_GET, "/readyz", false, get_readyz},
+    {HTTP_GET, "/startupz", false, get_startupz},
+    {HTTP_GET, "/metrics", false, get_metrics},
+    {HTTP_GET, "/version", false, get_version},
+    {HTTP_POST, "/admin/v1/activities", true, post_activities},
+    {HTTP_GET, "/admin/v1/activities", true, get_activities},
+    {HTTP_GET, "/admin/v1/activities/{}", true, get_activities},
+    {HTTP_POST, "/admin/v1/activities/{}/warm", true, post_warm},
+    {HTTP_POST, "/admin/v1/activities/{}/open", true, post_open},
+    {HTTP_POST, "/admin/v1/activities/{}/pause", true, post_pause},
+    {HTTP_POST, "/admin/v1/activities/{}/resume", true, post_resume},
+    {HTTP_POST, "/admin/v1/activities/{}/close", true, post_close},
+    {HTTP_GET, "/admin/v1/activities/{}/conservation", true, get_conservation},
+    {HTTP_GET, "/admin/v1/explain/{}", true, get_explain},
+};
+
+static bool path_fits(const char *pattern, struct str path, struct str *id)
+{
+    const char *hole = strstr(pattern, "{}");
+    if (!hole)
+        return str_eq(path, str_of(pattern));
+    struct str before = str_range(pattern, hole), after = str_of(hole + 2);
+    if (!str_starts(path, before))
+        return false;
+    struct str rest = {path.ptr + before.len, path.len - before.len};
+    size_t n = 0;
+    while (n < rest.len && rest.ptr[n] != '/')
+        n++;
+    *id = (struct str){rest.ptr, n};
+    return str_is_id(*id) && str_eq((struct str){rest.ptr + n, rest.len - n}, after);
+}
+
+static void handle(struct http_exchange *x)
+{
+    const struct admin_api *a = x->owner;
+    char allow[64];
+    struct buf methods = buf_fixed(allow, sizeof allow);
+    for (size_t i = 0; i < countof(routes); i++) {
+        struct str id = {0};
+        if ((routes[i].full && !a->options.full) || !path_fits(routes[i].path, x->request->path, &id))
+            continue;
+        bool head = x->request->method == HTTP_HEAD && routes[i].method == HTTP_GET;
+        if (x->request->method == routes[i].method || head)
+            return routes[i].answer(x, id);
+        buf_add_fmt(&methods, "%s%s", methods.len > 0 ? ", " : "Allow: ", routes[i].method == HTTP_GET ? "GET, HEAD" : "POST");
+    }
+    if (methods.len == 0)
+        return refuse(x, REASON_NOT_FOUND, str_lit("there is no such path"));
+    buf_add(&methods, "\r\n", 2);
+    problem_answer(x, &(struct problem){.code = REASON_METHOD_NOT_ALLOWED, .headers = buf_str(&methods)});
+}
+
+struct admin_api *admin_api_open(const struct admin_options *options, int *error)
+{
+    struct admin_api *a = calloc(1, sizeof *a);
+    check(a != NULL);
+    a->options = *options;
+    struct http_server_config config = {.listen = options->listen, .connections_max = 256, .limits = {.body = BODY_MAX}, .arena = 32 * 1024 + sizeof(struct admin_op),
+                                        .handle = handle, .owner = a};
+    a->server = http_server_open(options->ports->loop, &config, error);
+    if (!a->server) {
+        free(a);
+        return NULL;
+    }
+    if (options->full) {
+        a->controller = controller_new(options->ports->store, options->ports->ledger, options->ports->clock, MOVES_MAX, control_options_default());
+        check(a->controller != NULL);
+    }
+    return a;
+}
+
+int admin_api_port(const struct admin_api *a) { return http_server_port(a->server); }
+
+void admin_api_drain(struct admin_api *a, uint32_t ms, void (*done)(void *), void *arg) { http_server_drain(a->server, ms, done, arg); }
+
+void admin_api_close(struct admin_api *a)
+{
+    if (!a)
+        return;
+    if (a->controller)
+        controller_free(a->controller);
+    http_server_close(a->server);
+    free(a);
+}

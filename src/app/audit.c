@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * audit.c: asks the ledger for its own judgement, then counts every activity's units in both stores, and again while some are on their way. */
+#include "audit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "await.h"
+#include "check.h"
+#include "conservation.h"
+#include "json.h"
+#include "verb.h"
+
+#define MEMORY_BYTES (4 * 1024 * 1024)
+#define CALL_MS 30000    /* judging a whole ledger takes a while */
+
+struct judging {
+    struct audit *audit;
+    struct ports *ports;
+    struct audit_finding *findings;
+    struct audit_sku *skus;
+    struct str activities[AUDIT_ACTIVITIES_MAX];
+    size_t activity_count;
+    bool full;
+};
+
+static void found(struct judging *j, struct str rule, struct str subject, struct str detail)
+{
+    struct audit *a = j->audit;
+    if (a->finding_count == AUDIT_FINDINGS_MAX) {
+        a->unnamed++;
+        return;
+    }
+    j->findings[a->finding_count++] =
+        (struct audit_finding){arena_str(&a->memory, rule), arena_str(&a->memory, subject), arena_str(&a->memory, detail)};
+}
+
+/* ---- what the ledger can judge alone --------------------------------------------------------------------------------------- */
+
+/* One order per user, request, reservation, message and unit. (The queries of mission §17.7 find the same rows once more.) */
+static bool is_duplicate(struct str rule)
+{
+    static const char *const rules[] = {"H2", "H3", "H4", "H5"};
+    for (size_t i = 0; i < countof(rules); i++)
+        if (str_eq(rule, str_of(rules[i])))
+            return true;
+    return false;
+}
+
+static void keep_judgement(struct await *w, const void *result)
+{
+    struct judging *j = w->into;
+    struct audit *a = j->audit;
+    const struct audit_answer *answer = result;
+    a->stock = answer->stock, a->available = answer->available, a->consumed = answer->consumed;
+    a->orders = answer->orders, a->holding = answer->holding, a->released = answer->released, a->outbox = answer->outbox;
+    a->first_order_ms = answer->first_order_ms, a->last_order_ms = answer->last_order_ms;
+    uint64_t oversold = 0;    /* findings of H1: one SKU may be oversold while the sum still fits */
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct finding *f = &answer->findings[i];
+        found(j, f->rule, f->subject, f->detail);
+        oversold += str_eq(f->rule, str_lit("H1"));
+        a->duplicates += is_duplicate(f->rule);
+    }
+    a->oversell = a->holding > a->stock + oversold ? a->holding - a->stock : oversold;
+}
+
+static bool judge_ledger(struct judging *j)
+{
+    struct await w = AWAIT(.keep = keep_judgement, .into = j);
+    w.waiter.budget_ms = CALL_MS;
+    ledger_audit(j->ports->ledger, j->audit->activity, &w.waiter);
+    j->audit->reason = await_run(&w, j->ports->loop);
+    j->audit->unanswered = "ledger";
+    return j->audit->reason == REASON_OK;
+}
+
+/* ---- units in both stores --------------------------------------------------------------------------------------------------- */
+
+static void keep_activities(struct await *w, const void *result)
+{
+    struct judging *j = w->into;
+    const struct activities_answer *answer = result;
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct activity *at = &answer->activities[i];
+        bool wanted = j->audit->activity.len == 0 ? at->state != ACTIVITY_DRAFT : str_eq(at->activity, j->audit->activity);
+        if (wanted && j->activity_count == AUDIT_ACTIVITIES_MAX)
+            j->full = true;
+        else if (wanted)
+            j->activities[j->activity_count++] = arena_str(&j->audit->memory, at->activity);
+    }
+}
+
+static bool list_activities(struct judging *j)
+{
+    struct await w = AWAIT(.keep = keep_activities, .into = j);
+    ledger_activities(j->ports->ledger, &w.waiter);
+    j->audit->reason = await_run(&w, j->ports->loop);
+    if (j->audit->reason == REASON_OK && j->audit->activity.len > 0 && j->activity_count == 0)
+        j->audit->reason = REASON_UNKNOWN_ACTIVITY;
+    if (j->full)
+        j->audit->reason = REASON_OVERLOADED;
+    return j->audit->reason == REASON_OK;
+}
+
+struct count {
+    struct conservation conservation;
+    bool done;
+};
+static void set_flag(struct conservation *c) { container_of(c, struct count, conservation)->done = true; }
+
+static int64_t suspects(const struct conservation *c)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < c->sku_count; i++)
+        n += c->skus[i].drift;
+    return n;
+}
+
+static enum reason count_once(struct judging *j, struct count *n, struct str activity)
+{
+    struct conservation_options options = conservation_options_default();
+    *n = (struct count){.conservation = {.activity = activity, .done = set_flag}};
+    if (!conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options, true))
+        return REASON_OVERLOADED;
+    while (!n->done)
+        uv_run(j->ports->loop, UV_RUN_ONCE);
+    return n->conservation.reason;
+}
+
+static void take_count(struct judging *j, struct str activity, const struct conservation *c)
+{
+    struct audit *a = j->audit;
+    for (size_t i = 0; i < c->sku_count; i++) {
+        const struct conservation_sku *s = &c->skus[i];
+        a->drift += (uint64_t)s->drift;
+        a->undecided += (uint64_t)(s->r + s->c);
+        if (a->sku_count < AUDIT_SKUS_MAX)
+            j->skus[a->sku_count++] = (struct audit_sku){activity, arena_str(&a->memory, s->sku), s->s0, s->a, s->r, s->o, s->c, s->e, s->drift};
+    }
+    for (size_t i = 0; i < c->unit_count; i++) {
+        const struct conservation_unit *u = &c->units[i];
+        char token[TOKEN_TEXT], detail[256];
+        if (!u->finding)
+            continue;
+        int n = snprintf(detail, sizeof detail, "%s, bucket %u: %s", conservation_owner_name(u->owner), u->bucket, u->detail ? u->detail : "");
+        found(j, str_lit("conservation"), (struct str){token, token_write(u->token, token)}, (struct str){detail, (size_t)n});
+    }
+}
+
+/* Counts until nothing is amiss or patience ends: what is under way may look like a loss for a moment. */
+static bool judge_units(struct judging *j, struct str activity)
+{
+    uint64_t until = clock_mono_us(j->ports->clock) + (uint64_t)j->audit->patience_ms * 1000;
+    for (;;) {
+        struct count n;
+        enum reason reason = count_once(j, &n, activity);
+        bool again = (reason != REASON_OK || suspects(&n.conservation) > 0) && clock_mono_us(j->ports->clock) < until;
+        if (!again && reason == REASON_OK)
+            take_count(j, activity, &n.conservation);
+        if (reason != REASON_OVERLOADED || n.conservation.work)
+            conservation_close(&n.conservation);
+        if (!again) {
+            j->audit->reason = reason;
+            j->audit->unanswered = "store or ledger, while counting units";
+            return reason == REASON_OK;
+        }
+        await_ms(j->ports->loop, 300);
+    }
+}
+
+void audit_judge(struct audit *a, struct ports *p)
+{
+    struct judging j = {.audit = a, .ports = p};
+    a->memory = arena_new(MEMORY_BYTES);
+    check(a->memory.start != NULL);
+    a->findings = j.findings = arena_array(&a->memory, struct audit_finding, AUDIT_FINDINGS_MAX);
+    a->skus = j.skus = arena_array(&a->memory, struct audit_sku, AUDIT_SKUS_MAX);
+    check(a->findings && a->skus);
+    if (!judge_ledger(&j) || !list_activities(&j))
+        return;
+    for (size_t i = 0; i < j.activity_count && a->reason == REASON_OK; i++)
+        if (!judge_units(&j, j.activities[i]))
+            return;
+}
+
+void audit_free(struct audit *a) { arena_free(&a->memory); }
+
+bool audit_clean(const struct audit *a) { return a->reason == REASON_OK && a->finding_count == 0 && a->drift == 0 && a->oversell == 0; }
+
+int audit_leave(const struct audit *a)
+{
+    if (a->finding_count > 0 || a->drift > 0 || a->oversell > 0)
+        return LEAVE_BROKEN;
+    return a->reason == REASON_OK ? LEAVE_DONE : a->reason == REASON_UNKNOWN_ACTIVITY ? LEAVE_FAILED : LEAVE_UNREACHABLE;
+}
+
+/* ---- printing ------------------------------------------------------------------------------------------------------------- */
+
+void audit_print_table(const struct audit *a, FILE *out)
+{
+    if (a->reason != REASON_OK)
+        fprintf(out, "not proved: %s (%s)\n", reason_word(a->reason), a->unanswered);
+    fprintf(out, "orders %llu (holding stock %llu) of %llu units; available %llu, released reservations %llu, outbox rows %llu\n",
+            (unsigned long long)a->orders, (unsigned long long)a->holding, (unsigned long long)a->stock, (unsigned long long)a->available,
+            (unsigned long long)a->released, (unsigned long long)a->outbox);
+    if (a->sku_count > 0)
+        fprintf(out, "%-20s %-20s %10s = %9s + %7s + %9s + %7s + %7s %7s\n", "activity", "sku", "S0", "A", "R", "O", "C", "E", "drift");
+    for (size_t i = 0; i < a->sku_count; i++) {
+        const struct audit_sku *s = &a->skus[i];
+        fprintf(out, "%-20.*s %-20.*s %10lld = %9lld + %7lld + %9lld + %7lld + %7lld %7lld\n", STR_ARG(s->activity), STR_ARG(s->sku), (long long)s->s0,
+                (long long)s->a, (long long)s->r, (long long)s->o, (long long)s->c, (long long)s->e, (long long)s->drift);
+    }
+    for (size_t i = 0; i < a->finding_count; i++)
+        fprintf(out, "BROKEN %-14.*s %.*s: %.*s\n", STR_ARG(a->findings[i].rule), STR_ARG(a->findings[i].subject), STR_ARG(a->findings[i].detail));
+    if (a->unnamed > 0)
+        fprintf(out, "BROKEN and not named here: %llu more\n", (unsigned long long)a->unnamed);
+    if (audit_clean(a))
+        fprintf(out, "every rule holds: mission §17.7, H1-H11 as the stores can show them, and S0 = A + R + O + C + E unit by unit\n");
+}
+
+static void write_skus(const struct audit *a, struct buf *out)
+{
+    json_key(out, "skus");
+    json_open_array(out);
+    for (size_t i = 0; i < a->sku_count; i++) {
+        const struct audit_sku *s = &a->skus[i];
+        json_open(out);
+        json_member_str(out, "activity_id", s->activity);
+        json_member_str(out, "sku_id", s->sku);
+        json_member_i64(out, "s0", s->s0);
+        json_member_i64(out, "a", s->a);
+        json_member_i64(out, "r", s->r);
+        json_member_i64(out, "o", s->o);
+        json_member_i64(out, "c", s->c);
+        json_member_i64(out, "e", s->e);
+        json_member_i64(out, "drift", s->drift);
+        json_close(out);
+    }
+    json_close_array(out);
+}
+
+static void write_findings(const struct audit *a, struct buf *out)
+{
+    json_key(out, "findings");
+    json_open_array(out);
+    for (size_t i = 0; i < a->finding_count; i++) {
+        json_open(out);
+        json_member_str(out, "rule", a->findings[i].rule);
+        json_member_str(out, "subject", a->findings[i].subject);
+        json_member_str(out, "detail", a->findings[i].detail);
+        json_close(out);
+    }
+    json_close_array(out);
+    json_member_u64(out, "findings_unnamed", a->unnamed);
+}
+
+void audit_write_json(const struct audit *a, struct buf *out)
+{
+    json_open(out);
+    json_member_bool(out, "clean", audit_clean(a));
+    json_member_text(out, "judged", reason_word(a->reason));
+    if (a->reason != REASON_OK)
+        json_member_text(out, "unanswered", a->unanswered);
+    json_member_u64(out, "sold", a->holding);
+    json_member_u64(out, "oversell", a->oversell);
+    json_member_u64(out, "duplicates", a->duplicates);
+    json_member_u64(out, "drift", a->drift);
+    json_member_u64(out, "stock", a->stock);
+    json_member_u64(out, "available", a->available);
+    json_member_u64(out, "consumed", a->consumed);
+    json_member_u64(out, "orders", a->orders);
+    json_member_u64(out, "released", a->released);
+    json_member_u64(out, "outbox", a->outbox);
+    json_member_u64(out, "undecided", a->undecided);
+    json_maybe_time(out, "first_order_at", a->first_order_ms);
+    json_maybe_time(out, "last_order_at", a->last_order_ms);
+    write_skus(a, out);
+    write_findings(a, out);
+    json_close(out);
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------------------------------- */
+
+static int print(const struct audit *a, bool json)
+{
+    if (json) {
+        struct buf out = buf_growing(AUDIT_JSON_MAX);
+        audit_write_json(a, &out);
+        check(buf_ok(&out));
+        printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
+        buf_free(&out);
+    } else {
+        audit_print_table(a, stdout);
+    }
+    return audit_leave(a);
+}
+
+int verb_audit(const struct call *c)
+{
+    uv_loop_t loop;
+    struct ports ports;
+    char memory[1024];
+    struct buf complaint = buf_fixed(memory, sizeof memory);
+    if (c->argument_count > 1)
+        return call_misused(c, "judges one activity, or all");
+    uv_loop_init(&loop);
+    if (!ports_open(&ports, &loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
+        uv_loop_close(&loop);
+        return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
+    }
+    struct audit a = {.activity = str_of(c->argument_count ? c->arguments[0] : NULL), .patience_ms = (uint32_t)call_number(c, "patience") * 1000};
+    int leave = LEAVE_UNREACHABLE;
+    if (ports_ready(&ports, 10000)) {
+        audit_judge(&a, &ports);
+        leave = print(&a, c->json);
+        audit_free(&a);
+    } else {
+        call_failed(c, LEAVE_UNREACHABLE, "PostgreSQL or Redis does not answer; nothing is proved either way");
+    }
+    ports_close(&ports);
+    ports_loop_end(&loop);
+    return leave;
+}
