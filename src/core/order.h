@@ -10,7 +10,7 @@
 #include "random.h"
 
 struct order_options {
-    struct str group;             /* MESSAGE_GROUP */
+    struct str topic, group;      /* MESSAGE_TOPIC, MESSAGE_GROUP */
     struct str owner;             /* unique per process and start; stays the caller's */
     size_t queues;                /* most queues looked after; 64 */
     size_t batch;                 /* most messages of one place, ≤ LEDGER_BATCH_MAX; 256 */
@@ -19,7 +19,8 @@ struct order_options {
     uint32_t linger_ms;           /* how long a small batch waits for company while another is in flight; 2 */
     uint32_t renew_ms;            /* between two lease calls; 1000 */
     uint32_t pull_wait_ms;        /* how long the broker may hold an empty pull; 500 */
-    uint32_t call_ms;             /* budget of a ledger call; 5000 */
+    uint32_t call_ms;             /* budget of a call; 5000 */
+    uint32_t look_ms;             /* between two looks at which queues there are; 5000 */
     uint32_t back_off_ms;         /* after ENGINE_BUSY and the like, doubled up to 2 s, with jitter; 20 */
 };
 struct order_options order_options_default(void);
@@ -28,7 +29,7 @@ struct order_desk;    /* one per event loop of an order process */
 /* NULL: no memory. Allocates here and never again. */
 struct order_desk *order_new(struct bus *, struct ledger *, struct clock *, struct random *, const struct order_options *);
 void order_start(struct order_desk *);
-void order_drain(struct order_desk *);           /* pulls no more; what is in flight is finished */
+void order_drain(struct order_desk *);           /* pulls no more; what is in flight is finished, then its offsets are mirrored */
 bool order_idle(const struct order_desk *);      /* drained, nothing in flight */
 void order_free(struct order_desk *);            /* drops what is in flight */
 

@@ -12,6 +12,7 @@
 
 #define RELAY_EVENT_TOPIC "seckill-order-event"
 #define RELAY_DEAD_LETTER_TOPIC "seckill-dead-letter"
+#define RELAY_BODY_MAX 1048576      /* bytes of bodies of one claim, beside what its ids take; a longer one never goes */
 
 struct relay_options {
     size_t batch;                 /* rows of one claim; 256 */

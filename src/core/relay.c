@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * relay.c: a lane is one claim on its way: claim → its rows to store and bus, all at once → finish what is known to have happened. A lane
+ * that found nothing sleeps; how long, grows. */
+#include "relay.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+#include "metric.h"
+
+#define LANE_TEXT ((size_t)LEDGER_BATCH_MAX * 512)
+
+struct lane {
+    struct relay *relay;
+    struct waiter claimer, settler, restocker, bus, finisher;
+    struct alarm rest;
+    uint32_t sleep_ms;
+    size_t under_way;                        /* calls of this claim that have not answered */
+    struct arena texts;
+    size_t count;
+    struct finish_item items[LEDGER_BATCH_MAX];
+    enum outbox_kind kinds[LEDGER_BATCH_MAX];
+    bool done[LEDGER_BATCH_MAX];
+    size_t settles, restocks, messages;      /* how many go where … */
+    uint16_t settle_of[LEDGER_BATCH_MAX], restock_of[LEDGER_BATCH_MAX], message_of[LEDGER_BATCH_MAX];    /* … and which row each is */
+    struct settle_ask settle[LEDGER_BATCH_MAX];
+    struct restock_ask restock[LEDGER_BATCH_MAX];
+    struct bus_message message[LEDGER_BATCH_MAX];
+};
+struct relay {
+    struct store *store;
+    struct bus *bus;
+    struct ledger *ledger;
+    struct clock *clock;
+    struct random *random;
+    const struct ident_keys *keys;
+    struct relay_options options;
+    struct lane *lanes;
+    bool running, draining;
+};
+
+struct relay_options relay_options_default(void)
+{
+    return (struct relay_options){.batch = 256, .lanes = 3, .hold_ms = 10000, .call_ms = 3000, .idle_first_ms = 5, .idle_most_ms = 50, .fault_ms = 100};
+}
+
+static void claim(struct lane *);
+
+static void rest(struct lane *l, uint32_t ms)
+{
+    struct relay *r = l->relay;
+    if (r->running && !r->draining)
+        clock_set_in(r->clock, &l->rest, (uint64_t)ms * 500 + random_below(r->random, (uint64_t)ms * 1000 + 1));
+}
+
+static void rested(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    claim(container_of(container_of(w, struct alarm, waiter), struct lane, rest));
+}
+
+/* ---- finish ----------------------------------------------------------------------------------------------------------------- */
+
+static void finished(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct lane *l = container_of(w, struct lane, finisher);
+    if (reason != REASON_OK)
+        rest(l, l->relay->options.fault_ms);    /* the rows come again: every effect may be repeated */
+    else
+        claim(l);
+}
+
+/* All of the claim's calls have answered. */
+static void close_claim(struct lane *l)
+{
+    struct relay *r = l->relay;
+    struct finish_item items[LEDGER_BATCH_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        metric_add(l->done[i] ? METRIC_RELAYED : METRIC_RELAY_FAILED, l->kinds[i], 1);
+        if (l->done[i])
+            items[count++] = l->items[i];
+    }
+    l->sleep_ms = r->options.idle_first_ms;
+    if (count == 0) {
+        rest(l, r->options.fault_ms);
+        return;
+    }
+    struct finish_ask ask = {.items = items, .count = count};
+    l->finisher = (struct waiter){.wake = finished, .budget_ms = r->options.call_ms};
+    ledger_finish(r->ledger, &ask, &l->finisher);
+}
+
+static void one_answered(struct lane *l)
+{
+    if (--l->under_way == 0)
+        close_claim(l);
+}
+
+/* ---- carry ------------------------------------------------------------------------------------------------------------------ */
+
+static void log_row(const struct lane *l, size_t row, const char *event, enum reason reason)
+{
+    struct log_line line = log_event(LEVEL_WARN, event);
+    log_i64(&line, "row", l->items[row].row);
+    log_text(&line, "error_class", reason_word(reason));
+    log_end(&line);
+}
+
+/* A verdict the store can never take: the activity has no such SKU there. It would come again for ever; the ledger has the word anyhow. */
+static bool over(enum reason reason) { return reason_fate(reason) == FATE_DONE || reason == REASON_UNKNOWN_ACTIVITY; }
+
+static void take_verdicts(struct lane *l, enum reason reason, const enum reason *verdicts, const uint16_t *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        enum reason verdict = reason == REASON_OK ? verdicts[i] : reason;
+        l->done[rows[i]] = over(verdict);
+        if (reason_fate(verdict) != FATE_DONE)
+            log_row(l, rows[i], "relay_row_refused", verdict);
+    }
+    one_answered(l);
+}
+
+static void settled(struct waiter *w, enum reason reason, const void *result)
+{
+    struct lane *l = container_of(w, struct lane, settler);
+    const struct batch_result *r = result;
+    check(reason != REASON_OK || r->count == l->settles);
+    take_verdicts(l, reason, r ? r->verdicts : NULL, l->settle_of, l->settles);
+}
+
+static void restocked(struct waiter *w, enum reason reason, const void *result)
+{
+    struct lane *l = container_of(w, struct lane, restocker);
+    const struct batch_result *r = result;
+    check(reason != REASON_OK || r->count == l->restocks);
+    take_verdicts(l, reason, r ? r->verdicts : NULL, l->restock_of, l->restocks);
+}
+
+static void sent(struct waiter *w, enum reason reason, const void *result)
+{
+    struct lane *l = container_of(w, struct lane, bus);
+    const struct send_result *r = result;
+    check(reason != REASON_OK || r->count == l->messages);
+    take_verdicts(l, reason, r ? r->verdicts : NULL, l->message_of, l->messages);
+}
+
+static void carry(struct lane *l)
+{
+    struct relay *r = l->relay;
+    l->under_way = 1;    /* ours, so that nothing ends before everything has begun */
+    if (l->settles > 0) {
+        l->under_way++;
+        l->settler = (struct waiter){.wake = settled, .budget_ms = r->options.call_ms};
+        store_settle(r->store, l->settle, l->settles, &l->settler);
+    }
+    if (l->restocks > 0) {
+        l->under_way++;
+        l->restocker = (struct waiter){.wake = restocked, .budget_ms = r->options.call_ms};
+        store_restock(r->store, l->restock, l->restocks, &l->restocker);
+    }
+    if (l->messages > 0) {
+        l->under_way++;
+        l->bus = (struct waiter){.wake = sent, .budget_ms = r->options.call_ms};
+        bus_send(r->bus, l->message, l->messages, &l->bus);
+    }
+    one_answered(l);
+}
+
+/* ---- claim ------------------------------------------------------------------------------------------------------------------ */
+
+static struct str keep(struct lane *l, struct str s) { return arena_str(&l->texts, s); }
+
+/* A status goes to the bucket that the user has in the present epoch. */
+static void add_status(struct lane *l, size_t row, const struct outbox_row *o)
+{
+    struct ident ident;
+    if (o->buckets == 0 || o->epoch == 0 || !ident_parse(o->reservation, IDENT_RESERVATION, &ident)) {
+        log_row(l, row, "relay_row_unreadable", REASON_ENGINE_FAULT);
+        l->done[row] = true;    /* no bucket holds such a reservation */
+        return;
+    }
+    uint64_t hash = user_hash(l->relay->keys, o->user);
+    l->settle_of[l->settles] = (uint16_t)row;
+    l->settle[l->settles++] = (struct settle_ask){
+        .bucket = {keep(l, o->activity), o->epoch, user_bucket(hash, o->buckets)}, .user = keep(l, o->user), .ident = ident, .to = o->state,
+        .why = o->why, .request = keep(l, o->request), .sku = keep(l, o->sku), .token = o->token, .superseded_by = keep(l, o->superseded_by),
+        .superseded_request = keep(l, o->superseded_request), .superseded_sku = keep(l, o->superseded_sku), .user_hash = hash};
+}
+
+/* A unit goes to its home, unless it has moved on; while its activity is being rebuilt it waits. */
+static void add_return(struct lane *l, size_t row, const struct outbox_row *o)
+{
+    if (o->stale) {
+        l->done[row] = true;
+        return;
+    }
+    if (o->rebuilding || o->buckets == 0)
+        return;
+    l->restock_of[l->restocks] = (uint16_t)row;
+    l->restock[l->restocks++] = (struct restock_ask){.bucket = {keep(l, o->activity), o->epoch, o->home}, .sku = keep(l, o->sku), .token = o->token};
+}
+
+static void add_message(struct lane *l, size_t row, const struct outbox_row *o)
+{
+    struct str body = keep(l, o->body), key = keep(l, o->topic_key);
+    if (body.len != o->body.len || key.len != o->topic_key.len)
+        return;    /* no room in this claim; it comes again, in another company */
+    if (body.len == 0)
+        body = str_lit("{}");
+    bool event = o->kind == OUTBOX_EVENT;
+    l->message_of[l->messages] = (uint16_t)row;
+    l->message[l->messages++] = (struct bus_message){
+        .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body, .spread = (uint64_t)o->row / 32};
+}
+
+static void claimed(struct waiter *w, enum reason reason, const void *result)
+{
+    struct lane *l = container_of(w, struct lane, claimer);
+    struct relay *r = l->relay;
+    const struct claim_answer *a = result;
+    if (reason != REASON_OK) {
+        rest(l, r->options.fault_ms);
+        return;
+    }
+    metric_set(METRIC_OUTBOX_WAITING, 0, (int64_t)a->waiting);
+    metric_set(METRIC_OUTBOX_OLDEST, 0, a->count > 0 ? a->oldest_ms / 1000 : 0);
+    if (a->count == 0) {
+        rest(l, l->sleep_ms);
+        l->sleep_ms = l->sleep_ms * 2 < r->options.idle_most_ms ? l->sleep_ms * 2 : r->options.idle_most_ms;
+        return;
+    }
+    check(a->count <= LEDGER_BATCH_MAX);
+    arena_reset(&l->texts);
+    l->count = a->count;
+    l->settles = l->restocks = l->messages = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const struct outbox_row *o = &a->rows[i];
+        l->items[i] = (struct finish_item){o->row, o->version};
+        l->kinds[i] = o->kind;
+        l->done[i] = false;
+        if (o->kind == OUTBOX_STATUS)
+            add_status(l, i, o);
+        else if (o->kind == OUTBOX_RETURN)
+            add_return(l, i, o);
+        else
+            add_message(l, i, o);
+    }
+    carry(l);
+}
+
+static void claim(struct lane *l)
+{
+    struct relay *r = l->relay;
+    if (!r->running || r->draining)
+        return;
+    struct claim_ask ask = {.limit = r->options.batch, .hold_ms = r->options.hold_ms};
+    l->claimer = (struct waiter){.wake = claimed, .budget_ms = r->options.call_ms};
+    ledger_claim(r->ledger, &ask, &l->claimer);
+}
+
+/* ---- for everybody ------------------------------------------------------------------------------------------------------------ */
+
+struct relay *relay_new(struct store *store, struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random,
+                        const struct ident_keys *keys, const struct relay_options *options)
+{
+    check(options->batch >= 1 && options->batch <= LEDGER_BATCH_MAX && options->lanes >= 1);
+    struct relay *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    *r = (struct relay){.store = store, .bus = bus, .ledger = ledger, .clock = clock, .random = random, .keys = keys, .options = *options};
+    r->lanes = calloc(options->lanes, sizeof *r->lanes);
+    for (size_t i = 0; r->lanes && i < options->lanes; i++) {
+        struct lane *l = &r->lanes[i];
+        l->relay = r;
+        l->rest.waiter.wake = rested;
+        l->sleep_ms = options->idle_first_ms;
+        l->texts = arena_new(LANE_TEXT + (size_t)RELAY_BODY_MAX);
+        if (!l->texts.start)
+            break;
+    }
+    if (!r->lanes || !r->lanes[options->lanes - 1].texts.start) {
+        relay_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void relay_start(struct relay *r)
+{
+    r->running = true;
+    for (size_t i = 0; i < r->options.lanes; i++)
+        clock_set_in(r->clock, &r->lanes[i].rest, 1000 * (i + 1));
+}
+
+void relay_hint(struct relay *r)
+{
+    for (size_t i = 0; i < r->options.lanes && r->running && !r->draining; i++)
+        if (r->lanes[i].rest.place != 0) {
+            r->lanes[i].sleep_ms = r->options.idle_first_ms;
+            clock_set_in(r->clock, &r->lanes[i].rest, 0);
+            return;
+        }
+}
+
+void relay_drain(struct relay *r)
+{
+    r->draining = true;
+    for (size_t i = 0; i < r->options.lanes; i++)
+        clock_unset(r->clock, &r->lanes[i].rest);
+}
+
+bool relay_idle(const struct relay *r)
+{
+    for (size_t i = 0; i < r->options.lanes; i++) {
+        const struct lane *l = &r->lanes[i];
+        if (l->under_way > 0 || waiter_busy(&l->claimer) || waiter_busy(&l->finisher))
+            return false;
+    }
+    return r->draining;
+}
+
+void relay_free(struct relay *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; r->lanes && i < r->options.lanes; i++) {
+        struct lane *l = &r->lanes[i];
+        clock_unset(r->clock, &l->rest);
+        waiter_drop(&l->claimer), waiter_drop(&l->settler), waiter_drop(&l->restocker), waiter_drop(&l->bus), waiter_drop(&l->finisher);
+        arena_free(&l->texts);
+    }
+    free(r->lanes);
+    free(r);
+}
