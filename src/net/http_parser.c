@@ -142,7 +142,7 @@ static bool read_version(struct http_parser *p, struct str version)
         p->request.minor = 0;
     else if (version.len == 8 && str_starts(version, str_lit("HTTP/")) && version.ptr[6] == '.' && hex(version.ptr[5]) >= 0 &&
              hex(version.ptr[5]) <= 9 && hex(version.ptr[7]) >= 0 && hex(version.ptr[7]) <= 9)
-        return refuse(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return refuse(p, 505, "only versions 1.0 and 1.1 are spoken here");
     else
         return refuse(p, 400, "bad HTTP version");
     return true;

@@ -177,6 +177,8 @@ static void lose(struct connection *c)
 static void put(struct connection *c, struct str bytes)
 {
     struct desk *d = c->desk;
+    if (bytes.len == 0)
+        return;
     if (c->spill.len == 0 && bytes.len <= OUT_CAP - d->out_len) {
         memcpy(d->out + d->out_len, bytes.ptr, bytes.len);
         d->out_len += bytes.len;
