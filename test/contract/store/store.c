@@ -1,0 +1,1223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store.c: what every store promises (port/store.h, protocol §2), whichever world keeps it. Each test opens a sale of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#include "world.h"
+
+static struct world *world;
+
+/* ---- a sale ---------------------------------------------------------------------------------------------------------------- */
+
+#define BUCKETS 3
+#define UNITS 40    /* of each SKU */
+#define FIRST_A 1000
+#define FIRST_B 5000
+
+struct sale {
+    char name[40];
+    struct sku skus[2];
+    struct activity activity;
+};
+static struct sale sale;
+
+static struct bucket bucket(uint8_t number) { return (struct bucket){sale.activity.activity, sale.activity.epoch, number}; }
+
+static void sale_draw(void)
+{
+    snprintf(sale.name, sizeof sale.name, "act-%016llx", (unsigned long long)random_next(world->random));
+    sale.skus[0] = (struct sku){.sku = str_lit("shoe-42"), .stock = UNITS, .unit_first = FIRST_A, .price = 100, .currency = str_lit("CNY")};
+    sale.skus[1] = (struct sku){.sku = str_lit("shoe_43"), .stock = UNITS, .unit_first = FIRST_B, .price = 100, .currency = str_lit("CNY")};
+    int64_t now_ms = clock_now_ms(world->clock);
+    sale.activity = (struct activity){
+        .activity = str_of(sale.name), .title = str_of(sale.name), .number = 7, .epoch = 3, .buckets = BUCKETS, .state = ACTIVITY_OPEN, .version = 9,
+        .starts_ms = now_ms - 60000, .ends_ms = now_ms + 3600000, .pay_timeout_s = 900, .skus = sale.skus, .sku_count = 2};
+}
+
+/* ---- asking and waiting ---------------------------------------------------------------------------------------------------- */
+
+static enum reason install(uint8_t number, bool seeded)
+{
+    struct seen s = SEEN();
+    struct install_ask ask = {bucket(number), &sale.activity, seeded};
+    store_install(world->store, &ask, &s.waiter);
+    assert_false(s.woken);
+    return seen_await(world, &s);
+}
+
+static bool never(void *arg) { (void)arg; return false; }
+static void pass_ms(uint32_t ms) { assert_false(world->run(world, never, NULL, ms)); }
+
+/* An entry with memory of its own. */
+struct known {
+    struct entry entry;
+    char request[65], sku[65], by[65];
+};
+
+static struct str kept(char *memory, struct str s)
+{
+    assert_true(s.len <= 64);
+    if (s.len > 0)
+        memcpy(memory, s.ptr, s.len);
+    return (struct str){memory, s.len};
+}
+
+static void known_copy(struct known *k, const struct entry *e)
+{
+    k->entry = *e;
+    k->entry.request = kept(k->request, e->request);
+    k->entry.sku = kept(k->sku, e->sku);
+    k->entry.superseded_by = kept(k->by, e->superseded_by);
+}
+
+static struct ident ident_of(uint32_t n)
+{
+    struct ident id = {{0x01, 0x93, 0x00, 0xff, 0x0d, 0x0a, 0x00, 0x80}};
+    for (int i = 0; i < 4; i++)
+        id.bytes[12 + i] = (uint8_t)(n >> (8 * (3 - i)));
+    return id;
+}
+
+static bool ident_same(struct ident a, struct ident b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+/* Crockford's base32, 26 letters. */
+static struct str ident_text(struct ident id, char memory[IDENT_ID_TEXT])
+{
+    unsigned __int128 bits = 0;
+    for (size_t i = 0; i < sizeof id.bytes; i++)
+        bits = bits << 8 | id.bytes[i];
+    memcpy(memory, "rsv_", 4);
+    for (int i = IDENT_ID_TEXT - 1; i >= 4; i--, bits >>= 5)
+        memory[i] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(unsigned)bits & 31];
+    return (struct str){memory, IDENT_ID_TEXT};
+}
+
+static uint64_t hash_of(const char *user)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *user; user++)
+        h = (h ^ (uint8_t)*user) * 1099511628211u;
+    return h * 0x9e3779b97f4a7c15u;
+}
+
+struct took {
+    enum reason reason;
+    struct reserve_answer answer;
+    struct known known;
+};
+
+static void keep_took(struct seen *s, const void *result)
+{
+    struct took *t = s->into;
+    t->answer = *(const struct reserve_answer *)result;
+    known_copy(&t->known, &t->answer.entry);
+}
+
+static struct reserve_ask ask_of(uint8_t number, const char *user, int sku, const char *request, uint32_t id)
+{
+    return (struct reserve_ask){.bucket = bucket(number), .user = str_of(user), .sku = sale.skus[sku].sku, .request = str_of(request),
+                                .ident = ident_of(id), .user_hash = hash_of(user)};
+}
+
+static struct took take_ask(const struct reserve_ask *ask)
+{
+    struct took t = {0};
+    struct seen s = SEEN(.keep = keep_took, .into = &t);
+    store_reserve(world->store, ask, &s.waiter);
+    assert_false(s.woken);
+    t.reason = seen_await(world, &s);
+    return t;
+}
+
+static struct took take(uint8_t number, const char *user, int sku, const char *request, uint32_t id)
+{
+    struct reserve_ask ask = ask_of(number, user, sku, request, id);
+    return take_ask(&ask);
+}
+
+struct verdicts {
+    enum reason reason, at[STORE_BATCH_MAX];
+    size_t count;
+};
+
+static void keep_verdicts(struct seen *s, const void *result)
+{
+    const struct batch_result *r = result;
+    struct verdicts *v = s->into;
+    v->count = r->count;
+    if (r->count > 0)
+        memcpy(v->at, r->verdicts, r->count * sizeof *v->at);
+}
+
+static struct verdicts verdicts_of(struct seen *s, struct verdicts *v, size_t count)
+{
+    assert_false(s->woken);
+    v->reason = seen_await(world, s);
+    if (v->reason == REASON_OK)
+        assert_int_equal(v->count, count);
+    for (size_t i = 0; v->reason != REASON_OK && i < count; i++)
+        v->at[i] = v->reason;    /* holds for every item alike */
+    return *v;
+}
+
+static struct verdicts settle_all(const struct settle_ask *asks, size_t count)
+{
+    struct verdicts v = {0};
+    struct seen s = SEEN(.keep = keep_verdicts, .into = &v);
+    store_settle(world->store, asks, count, &s.waiter);
+    return verdicts_of(&s, &v, count);
+}
+
+static enum reason settle(const struct settle_ask *ask) { return settle_all(ask, 1).at[0]; }
+
+static struct verdicts restock_all(const struct restock_ask *asks, size_t count)
+{
+    struct verdicts v = {0};
+    struct seen s = SEEN(.keep = keep_verdicts, .into = &v);
+    store_restock(world->store, asks, count, &s.waiter);
+    return verdicts_of(&s, &v, count);
+}
+
+static enum reason restock(uint8_t number, int sku, int64_t unit, uint32_t generation)
+{
+    struct restock_ask ask = {bucket(number), sale.skus[sku].sku, {unit, generation}};
+    return restock_all(&ask, 1).at[0];
+}
+
+struct seen_stock {
+    struct stock_answer answer;
+    struct stock_sku skus[8];
+    uint8_t filter[4096];
+    char incarnation[256];
+};
+
+static void keep_stock(struct seen *s, const void *result)
+{
+    struct seen_stock *k = s->into;
+    k->answer = *(const struct stock_answer *)result;
+    assert_true(k->answer.sku_count <= countof(k->skus) && k->answer.filter.len <= sizeof k->filter);
+    assert_true(k->answer.incarnation.len < sizeof k->incarnation);
+    for (size_t i = 0; i < k->answer.sku_count; i++)
+        k->skus[i] = k->answer.skus[i];
+    if (k->answer.filter.len > 0)
+        memcpy(k->filter, k->answer.filter.ptr, k->answer.filter.len);
+    memcpy(k->incarnation, k->answer.incarnation.ptr, k->answer.incarnation.len);
+}
+
+static enum reason stock_try(uint8_t number, struct seen_stock *k)
+{
+    memset(k, 0, sizeof *k);
+    struct seen s = SEEN(.keep = keep_stock, .into = k);
+    struct stock_ask ask = {bucket(number), true};
+    store_stock(world->store, &ask, &s.waiter);
+    assert_false(s.woken);
+    return seen_await(world, &s);
+}
+
+static const struct seen_stock *stock(uint8_t number)
+{
+    static struct seen_stock k;
+    assert_int_equal(stock_try(number, &k), REASON_OK);
+    return &k;
+}
+
+static bool in_filter(const struct seen_stock *k, const char *user)
+{
+    uint64_t hash = hash_of(user);
+    uint32_t h1 = (uint32_t)hash, h2 = (uint32_t)(hash >> 32) | 1;
+    for (uint32_t i = 0; i < WINNER_PROBES; i++) {
+        uint64_t bit = (h1 + (uint64_t)i * h2) % k->answer.filter_bits;
+        if (bit / 8 >= k->answer.filter.len || !(k->filter[bit / 8] & 0x80u >> bit % 8))
+            return false;
+    }
+    return true;
+}
+
+struct looked {
+    enum reason reason;
+    size_t count;
+    struct known at[16];
+};
+
+static void keep_look(struct seen *s, const void *result)
+{
+    const struct look_answer *a = result;
+    struct looked *l = s->into;
+    l->count = a->count;
+    assert_true(a->count <= countof(l->at));
+    for (size_t i = 0; i < a->count; i++)
+        known_copy(&l->at[i], &a->entries[i]);
+}
+
+static struct looked look(uint8_t number, const char *user)
+{
+    struct looked l = {0};
+    struct seen s = SEEN(.keep = keep_look, .into = &l);
+    struct look_ask ask = {bucket(number), str_of(user)};
+    store_look(world->store, &ask, &s.waiter);
+    assert_false(s.woken);
+    l.reason = seen_await(world, &s);
+    return l;
+}
+
+/* The user's entry of that name; NULL: none. */
+static const struct entry *entry_of(uint8_t number, const char *user, uint32_t id)
+{
+    static struct looked l;
+    l = look(number, user);
+    assert_int_equal(l.reason, REASON_OK);
+    for (size_t i = 0; i < l.count; i++)
+        if (ident_same(l.at[i].entry.ident, ident_of(id)))
+            return &l.at[i].entry;
+    return NULL;
+}
+
+struct turn {
+    size_t count;
+    uint64_t waiting;
+    struct ident idents[128];
+    int64_t now_ms;
+};
+
+static void keep_due(struct seen *s, const void *result)
+{
+    const struct due_answer *a = result;
+    struct turn *t = s->into;
+    *t = (struct turn){.count = a->count, .waiting = a->waiting, .now_ms = a->now_ms};
+    assert_true(a->count <= countof(t->idents));
+    for (size_t i = 0; i < a->count; i++) {
+        assert_true(a->entries[i].user.len > 0);
+        t->idents[i] = a->entries[i].entry.ident;
+    }
+}
+
+static struct turn due(uint8_t number, size_t limit)
+{
+    struct turn t = {0};
+    struct seen s = SEEN(.keep = keep_due, .into = &t);
+    struct due_ask ask = {bucket(number), limit};
+    store_due(world->store, &ask, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_OK);
+    return t;
+}
+
+/* ---- arranging a sale ------------------------------------------------------------------------------------------------------ */
+
+/* Units of a SKU into a bucket, at generation 1. */
+static void seed(uint8_t number, int sku, int64_t from, size_t count)
+{
+    struct restock_ask asks[STORE_BATCH_MAX];
+    for (size_t i = 0; i < count; i++)
+        asks[i] = (struct restock_ask){bucket(number), sale.skus[sku].sku, {sale.skus[sku].unit_first + from + (int64_t)i, 1}};
+    struct verdicts v = restock_all(asks, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(v.at[i], REASON_OK);
+}
+
+/* A new sale, open, `count` units of each SKU in bucket 0, seeded. */
+static void open_sale(size_t count)
+{
+    sale_draw();
+    assert_int_equal(install(0, false), REASON_OK);
+    seed(0, 0, 0, count);
+    seed(0, 1, 0, count);
+    (void)install(0, true);
+}
+
+static void push(enum activity_state state)
+{
+    sale.activity.state = state;
+    sale.activity.version++;
+    assert_int_equal(install(0, true), REASON_OK);
+}
+
+static struct settle_ask moved(const char *user, uint32_t id, enum reservation_state to)
+{
+    return (struct settle_ask){.bucket = bucket(0), .user = str_of(user), .ident = ident_of(id), .to = to};
+}
+
+static struct settle_ask ordered(const char *user, uint32_t id, const char *request, int sku, struct token token)
+{
+    struct settle_ask a = moved(user, id, RESERVATION_ORDERED);
+    a.request = str_of(request);
+    a.sku = sale.skus[sku].sku;
+    a.token = token;
+    a.user_hash = hash_of(user);
+    return a;
+}
+
+static struct settle_ask released(const char *user, uint32_t id, const char *request, int sku, enum reason why)
+{
+    struct settle_ask a = moved(user, id, RESERVATION_RELEASED);
+    a.request = str_of(request);
+    a.sku = sale.skus[sku].sku;
+    a.why = why;
+    return a;
+}
+
+/* ---- reserve --------------------------------------------------------------------------------------------------------------- */
+
+static void takes_one_unit(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct took t = take(0, "u1", 0, "r1", 1);
+    assert_int_equal(t.reason, REASON_QUEUED);
+    assert_false(t.answer.replayed);
+    struct entry e = t.known.entry;
+    assert_true(ident_same(e.ident, ident_of(1)));
+    assert_int_equal(e.state, RESERVATION_RESERVED);
+    assert_int_equal(e.why, REASON_OK);
+    assert_true(str_eq(e.request, str_lit("r1")) && str_eq(e.sku, sale.skus[0].sku) && e.superseded_by.len == 0);
+    assert_int_equal(e.token.unit, FIRST_A);    /* the lowest first */
+    assert_int_equal(e.token.generation, 1);
+    assert_true(e.created_ms == t.answer.now_ms && e.updated_ms == e.created_ms);
+    assert_true(t.answer.now_ms > sale.activity.starts_ms && t.answer.now_ms < sale.activity.ends_ms);
+    const struct seen_stock *k = stock(0);
+    assert_int_equal(k->skus[0].free, 4);
+    assert_int_equal(k->skus[1].free, 5);
+    assert_int_equal(k->answer.pending, 1);
+    assert_true(in_filter(k, "u1"));
+}
+
+static void never_more_than_the_units(void **state)
+{
+    (void)state;
+    open_sale(8);
+    bool taken[8] = {false};
+    for (uint32_t i = 0; i < 20; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "u%u", i);
+        struct took t = take(0, user, 0, "r", i + 1);
+        if (i >= 8) {
+            assert_int_equal(t.reason, REASON_BUCKET_EMPTY);
+            continue;
+        }
+        assert_int_equal(t.reason, REASON_QUEUED);
+        size_t at = (size_t)(t.known.entry.token.unit - FIRST_A);
+        assert_true(at < 8 && !taken[at]);
+        taken[at] = true;
+    }
+    const struct seen_stock *k = stock(0);
+    assert_true(k->skus[0].free == 0 && k->skus[0].wanted && !k->skus[1].wanted);
+    for (uint32_t i = 0; i < 8; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "u%u", i);
+        assert_true(in_filter(k, user));    /* no false "not a winner" */
+    }
+}
+
+static void many_at_once(void **state)
+{
+    (void)state;
+    open_sale(UNITS);
+    static struct seen seen[200];
+    static struct took took[200];
+    memset(took, 0, sizeof took);
+    for (uint32_t i = 0; i < countof(seen); i++) {
+        char user[16];    /* copied before the call returns */
+        snprintf(user, sizeof user, "many%u", i);
+        struct reserve_ask ask = ask_of(0, user, (int)(i & 1), "r", i + 1);
+        seen[i] = SEEN(.keep = keep_took, .into = &took[i]);
+        store_reserve(world->store, &ask, &seen[i].waiter);
+        memset(user, 'x', sizeof user);
+    }
+    size_t queued = 0;
+    for (size_t i = 0; i < countof(seen); i++) {
+        enum reason reason = seen_await(world, &seen[i]);
+        assert_true(reason == REASON_QUEUED || reason == REASON_BUCKET_EMPTY);
+        queued += reason == REASON_QUEUED;
+    }
+    assert_int_equal(queued, 2 * UNITS);
+    assert_int_equal(stock(0)->answer.pending, 2 * UNITS);
+}
+
+static void asking_again_gives_the_same(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct took first = take(0, "u1", 0, "r1", 1);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct took again = take(0, "u1", 0, "r1", 100 + i);    /* whoever asks again makes a new id */
+        assert_int_equal(again.reason, REASON_QUEUED);
+        assert_true(again.answer.replayed && ident_same(again.known.entry.ident, ident_of(1)));
+        assert_int_equal(again.known.entry.token.unit, first.known.entry.token.unit);
+    }
+    assert_int_equal(stock(0)->skus[0].free, 4);
+}
+
+static void one_per_user_and_sku(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    struct took t = take(0, "u1", 0, "r2", 2);
+    assert_int_equal(t.reason, REASON_ALREADY_PURCHASED);
+    assert_true(!t.answer.replayed && ident_same(t.known.entry.ident, ident_of(1)) && str_eq(t.known.entry.request, str_lit("r1")));
+    assert_int_equal(take(0, "u1", 1, "r1", 3).reason, REASON_IDEMPOTENCY_CONFLICT);
+    assert_int_equal(take(0, "u1", 1, "r2", 4).reason, REASON_QUEUED);    /* the refusals left nothing behind */
+    assert_int_equal(take(0, "u2", 0, "r1", 5).reason, REASON_QUEUED);    /* a request_id belongs to its user */
+    struct settle_ask a = ordered("u1", 1, "r1", 0, (struct token){FIRST_A, 1});
+    assert_int_equal(settle(&a), REASON_OK);
+    t = take(0, "u1", 0, "r9", 6);
+    assert_int_equal(t.reason, REASON_ALREADY_PURCHASED);
+    assert_int_equal(t.known.entry.state, RESERVATION_ORDERED);
+    assert_int_equal(stock(0)->skus[0].free, 3);
+}
+
+static void unknown_sku_and_bucket(void **state)
+{
+    (void)state;
+    open_sale(2);
+    struct reserve_ask ask = ask_of(0, "u1", 0, "r1", 1);
+    ask.sku = str_lit("no-such");
+    assert_int_equal(take_ask(&ask).reason, REASON_UNKNOWN_ACTIVITY);
+    ask = ask_of(1, "u1", 0, "r1", 1);    /* never installed */
+    assert_int_equal(take_ask(&ask).reason, REASON_STALE_EPOCH);
+}
+
+static void another_epoch(void **state)
+{
+    (void)state;
+    open_sale(2);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    sale.activity.epoch++;
+    static struct seen_stock k;
+    assert_int_equal(take(0, "u1", 0, "r1", 2).reason, REASON_STALE_EPOCH);
+    assert_int_equal(stock_try(0, &k), REASON_STALE_EPOCH);
+    assert_int_equal(look(0, "u1").reason, REASON_STALE_EPOCH);
+    assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_STALE_EPOCH);
+    struct settle_ask a = ordered("u1", 1, "r1", 0, (struct token){FIRST_A, 1});
+    assert_int_equal(settle(&a), REASON_STALE_EPOCH);
+    sale.activity.epoch--;
+    assert_int_equal(take(0, "u1", 0, "r1", 3).reason, REASON_QUEUED);
+}
+
+static void states_and_window(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(take(0, "winner", 0, "r1", 1).reason, REASON_QUEUED);
+    push(ACTIVITY_PAUSED);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_RESERVATION_PAUSED);
+    assert_int_equal(take(0, "winner", 0, "r1", 3).reason, REASON_QUEUED);    /* replays work in every state */
+    assert_int_equal(take(0, "winner", 0, "r2", 3).reason, REASON_ALREADY_PURCHASED);
+    push(ACTIVITY_OPEN);
+    pass_ms(400);    /* a sale that goes on rests as a unit does */
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_QUEUED);
+    push(ACTIVITY_CLOSED);
+    assert_int_equal(take(0, "u3", 0, "r", 4).reason, REASON_ENDED);
+    assert_int_equal(take(0, "winner", 0, "r1", 5).reason, REASON_QUEUED);
+
+    sale_draw();
+    sale.activity.state = ACTIVITY_WARM;
+    assert_int_equal(install(0, true), REASON_OK);
+    assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_NOT_STARTED);
+    sale.activity.starts_ms = clock_now_ms(world->clock) + 60000;
+    push(ACTIVITY_OPEN);
+    struct took t = take(0, "u1", 0, "r", 1);
+    assert_int_equal(t.reason, REASON_NOT_STARTED);
+    assert_int_equal(t.answer.starts_ms, sale.activity.starts_ms);
+    assert_true(t.answer.now_ms < t.answer.starts_ms);
+    sale.activity.starts_ms = clock_now_ms(world->clock) - 2000;
+    sale.activity.ends_ms = sale.activity.starts_ms + 1000;
+    push(ACTIVITY_OPEN);
+    assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_ENDED);
+}
+
+static void windows_move_by_themselves(void **state)
+{
+    (void)state;
+    sale_draw();
+    sale.activity.starts_ms = clock_now_ms(world->clock) + 300;
+    sale.activity.ends_ms = sale.activity.starts_ms + 500;
+    assert_int_equal(install(0, false), REASON_OK);
+    seed(0, 0, 0, 3);
+    assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_NOT_STARTED);
+    pass_ms(400);
+    assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_QUEUED);
+    pass_ms(600);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_ENDED);
+    assert_int_equal(take(0, "u1", 0, "r", 3).reason, REASON_QUEUED);
+}
+
+static void nonce_of_a_token(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct reserve_ask ask = ask_of(0, "u1", 0, "r1", 1);
+    ask.nonce = str_lit("n1");
+    assert_int_equal(take_ask(&ask).reason, REASON_QUEUED);
+    assert_int_equal(take_ask(&ask).reason, REASON_QUEUED);    /* his own retry */
+    ask = ask_of(0, "u1", 1, "r2", 2);
+    ask.nonce = str_lit("n1");
+    assert_int_equal(take_ask(&ask).reason, REASON_QUALIFICATION_INVALID);
+    ask.nonce = str_lit("n2");
+    assert_int_equal(take_ask(&ask).reason, REASON_QUEUED);
+    struct settle_ask gone = released("u1", 1, "r1", 0, REASON_OVERDUE);
+    assert_int_equal(settle(&gone), REASON_OK);
+    ask = ask_of(0, "u1", 0, "r3", 3);
+    ask.nonce = str_lit("n1");    /* free again */
+    assert_int_equal(take_ask(&ask).reason, REASON_QUEUED);
+}
+
+static void replay_only_takes_nothing(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    struct reserve_ask ask = ask_of(0, "u1", 0, "r1", 2);
+    ask.replay_only = true;
+    assert_int_equal(take_ask(&ask).reason, REASON_QUEUED);
+    ask = ask_of(0, "u2", 0, "r1", 3);
+    ask.replay_only = true;
+    assert_int_equal(take_ask(&ask).reason, REASON_QUALIFICATION_INVALID);
+    assert_int_equal(stock(0)->skus[0].free, 4);
+}
+
+static void odd_ids_come_back(void **state)
+{
+    (void)state;
+    open_sale(20);
+    static const char *const ids[] = {"9007199254740993", "18446744073709551615", "0", "-1", "00", "1e5", "0x10", "nan", "inf", "_", "-", "true",
+                                      "0000000000000000000000000000000000000000000000000000000000000007"};
+    for (uint32_t i = 0; i < countof(ids); i++) {
+        struct took t = take(0, ids[i], 0, ids[i], 0xfffffff0u + i);
+        assert_int_equal(t.reason, REASON_QUEUED);
+        assert_true(str_eq(t.known.entry.request, str_of(ids[i])));
+        assert_true(ident_same(t.known.entry.ident, ident_of(0xfffffff0u + i)));
+    }
+    for (uint32_t i = 0; i < countof(ids); i++) {
+        const struct entry *e = entry_of(0, ids[i], 0xfffffff0u + i);
+        assert_non_null(e);
+        assert_true(str_eq(e->request, str_of(ids[i])) && str_eq(e->sku, sale.skus[0].sku));
+    }
+    assert_int_equal(stock(0)->skus[0].free, 20 - countof(ids));
+}
+
+/* ---- settle ---------------------------------------------------------------------------------------------------------------- */
+
+/* Every state against every state: only the moves of the table happen. */
+static void only_the_moves_of_the_table(void **state)
+{
+    (void)state;
+    open_sale(UNITS);
+    uint32_t id = 1;
+    for (int from = RESERVATION_RESERVED; from < RESERVATION_STATE_COUNT; from++)
+        for (int to = RESERVATION_RESERVED; to < RESERVATION_STATE_COUNT; to++, id++) {
+            char user[16];
+            snprintf(user, sizeof user, "u%u", id);
+            struct took t = take(0, user, id % 2 ? 0 : 1, "r", id);
+            assert_int_equal(t.reason, REASON_QUEUED);
+            struct settle_ask first = ordered(user, id, "r", id % 2 ? 0 : 1, t.known.entry.token);
+            struct settle_ask second = first;
+            first.to = (enum reservation_state)from;
+            second.to = (enum reservation_state)to;
+            first.why = from == RESERVATION_RELEASED ? REASON_LOST : REASON_OK;
+            second.why = to == RESERVATION_RELEASED ? REASON_LOST : REASON_OK;
+            assert_int_equal(settle(&first), from == RESERVATION_RESERVED ? REASON_UNCHANGED : REASON_OK);
+            bool may = reservation_may_move((enum reservation_state)from, (enum reservation_state)to);
+            assert_int_equal(settle(&second), may ? REASON_OK : REASON_UNCHANGED);
+            const struct entry *e = entry_of(0, user, id);
+            assert_non_null(e);
+            assert_int_equal(e->state, may ? to : from);
+            assert_int_equal(e->token.unit, e->state == RESERVATION_RELEASED ? 0 : t.known.entry.token.unit);
+            assert_int_equal(e->why, e->state == RESERVATION_RELEASED ? REASON_LOST : REASON_OK);
+            assert_true(e->created_ms == t.answer.now_ms && e->updated_ms >= e->created_ms);
+        }
+}
+
+static void told_a_hundred_times(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct took t = take(0, "u1", 0, "r1", 1);
+    struct settle_ask sent = moved("u1", 1, RESERVATION_PUBLISHED), order = ordered("u1", 1, "r1", 0, t.known.entry.token);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(settle(&sent), i == 0 ? REASON_OK : REASON_UNCHANGED);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(settle(&order), i == 0 ? REASON_OK : REASON_UNCHANGED);
+    assert_int_equal(settle(&sent), REASON_UNCHANGED);
+    struct looked l = look(0, "u1");
+    assert_int_equal(l.count, 1);
+    assert_int_equal(l.at[0].entry.state, RESERVATION_ORDERED);
+    const struct seen_stock *k = stock(0);
+    assert_true(k->skus[0].free == 4 && k->skus[0].resting == 0 && k->answer.pending == 0);
+}
+
+static void only_a_verdict_adds(void **state)
+{
+    (void)state;
+    open_sale(5);
+    for (int to = RESERVATION_RESERVED; to < RESERVATION_STATE_COUNT; to++) {
+        struct settle_ask a = moved("ghost", 1, (enum reservation_state)to);
+        if (!reservation_state_terminal(a.to))
+            assert_int_equal(settle(&a), REASON_UNCHANGED);
+    }
+    assert_int_equal(look(0, "ghost").count, 0);
+    struct settle_ask order = ordered("ghost", 1, "r1", 0, (struct token){FIRST_A + 2, 1});
+    struct settle_ask release = released("other", 2, "r2", 1, REASON_TOKEN_CONFLICT);
+    assert_int_equal(settle(&order), REASON_OK);
+    assert_int_equal(settle(&release), REASON_OK);
+    const struct entry *e = entry_of(0, "ghost", 1);
+    assert_non_null(e);
+    assert_true(e->state == RESERVATION_ORDERED && e->token.unit == FIRST_A + 2 && str_eq(e->request, str_lit("r1")));
+    e = entry_of(0, "other", 2);
+    assert_non_null(e);
+    assert_true(e->state == RESERVATION_RELEASED && e->why == REASON_TOKEN_CONFLICT && e->token.unit == 0);
+    const struct seen_stock *k = stock(0);
+    assert_true(k->skus[0].free == 4 && k->answer.pending == 0 && in_filter(k, "ghost"));
+    assert_int_equal(take(0, "ghost", 0, "r1", 9).reason, REASON_ORDERED);
+    assert_int_equal(take(0, "ghost", 0, "r5", 9).reason, REASON_ALREADY_PURCHASED);
+    assert_int_equal(take(0, "other", 1, "r2", 9).reason, REASON_RELEASED);
+}
+
+static void an_ordered_unit_is_nobodys(void **state)
+{
+    (void)state;
+    open_sale(1);    /* unit FIRST_A at generation 1 is free */
+    struct settle_ask old = ordered("a", 1, "r", 0, (struct token){FIRST_A, 1});
+    assert_int_equal(restock(0, 0, FIRST_A, 3), REASON_OK);
+    assert_int_equal(settle(&old), REASON_OK);
+    const struct seen_stock *k = stock(0);
+    assert_int_equal(k->skus[0].free + k->skus[0].resting, 1);    /* the newer copy stays */
+    struct settle_ask newer = ordered("b", 2, "r", 0, (struct token){FIRST_A, 5});
+    assert_int_equal(settle(&newer), REASON_OK);
+    k = stock(0);
+    assert_int_equal(k->skus[0].free + k->skus[0].resting, 0);
+    assert_int_equal(restock(0, 0, FIRST_A, 5), REASON_UNCHANGED);
+    assert_int_equal(settle(&old), REASON_UNCHANGED);             /* a maximum, never an assignment */
+    assert_int_equal(restock(0, 0, FIRST_A, 4), REASON_UNCHANGED);
+    assert_int_equal(restock(0, 0, FIRST_A, 6), REASON_OK);
+}
+
+static void told_again_it_still_withdraws(void **state)
+{
+    (void)state;
+    open_sale(1);
+    struct took t = take(0, "u1", 0, "r1", 1);
+    struct settle_ask order = ordered("u1", 1, "r1", 0, t.known.entry.token);
+    assert_int_equal(settle(&order), REASON_OK);
+    order.token.generation = 9;    /* what the ledger knows counts, whether the entry moves or not */
+    assert_int_equal(settle(&order), REASON_UNCHANGED);
+    assert_int_equal(restock(0, 0, FIRST_A, 9), REASON_UNCHANGED);
+}
+
+static void tombstones(void **state)
+{
+    (void)state;
+    open_sale(10);
+    char request[8];
+    for (uint32_t i = 1; i <= 6; i++) {
+        snprintf(request, sizeof request, "r%u", i);
+        struct reserve_ask ask = ask_of(0, "u1", 0, request, i);
+        struct took t = take_ask(&ask);
+        if (i > 4) {    /* four are remembered: nobody here knows what was before */
+            assert_int_equal(t.reason, REASON_ASK_LEDGER);
+            ask.ledger_asked = true;
+            t = take_ask(&ask);
+        }
+        assert_int_equal(t.reason, REASON_QUEUED);
+        assert_int_equal(take(0, "u1", 0, request, 99).reason, REASON_QUEUED);
+        struct settle_ask gone = released("u1", i, request, 0, REASON_OVERDUE);
+        assert_int_equal(settle(&gone), REASON_OK);
+        t = take(0, "u1", 0, request, 99);
+        assert_int_equal(t.reason, REASON_RELEASED);
+        assert_true(t.answer.replayed && t.known.entry.why == REASON_OVERDUE && t.known.entry.token.unit == 0);
+    }
+    struct looked l = look(0, "u1");
+    assert_int_equal(l.count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(ident_same(l.at[i].entry.ident, ident_of(6 - i)));    /* newest first */
+    assert_int_equal(take(0, "u1", 0, "r1", 99).reason, REASON_ASK_LEDGER);
+    assert_int_equal(take(0, "u1", 0, "r6", 99).reason, REASON_RELEASED);
+}
+
+static void ordered_wins_over_the_others(void **state)
+{
+    (void)state;
+    open_sale(10);
+    struct settle_ask gone = released("u1", 1, "r1", 0, REASON_LOST), order = ordered("u1", 2, "r1", 0, (struct token){FIRST_A + 9, 1});
+    assert_int_equal(settle(&order), REASON_OK);
+    assert_int_equal(settle(&gone), REASON_OK);    /* the newer entry, and yet */
+    struct took t = take(0, "u1", 0, "r1", 3);
+    assert_int_equal(t.reason, REASON_ORDERED);
+    assert_true(ident_same(t.known.entry.ident, ident_of(2)));
+    /* a RELEASED request with an order under another request of his: the replay comes first */
+    gone = released("u1", 4, "r4", 0, REASON_OVERDUE);
+    assert_int_equal(settle(&gone), REASON_OK);
+    assert_int_equal(take(0, "u1", 0, "r4", 5).reason, REASON_RELEASED);
+    assert_int_equal(take(0, "u1", 0, "r5", 6).reason, REASON_ALREADY_PURCHASED);
+    assert_int_equal(take(0, "u1", 1, "r4", 6).reason, REASON_IDEMPOTENCY_CONFLICT);
+}
+
+static void superseded_by_an_order(void **state)
+{
+    (void)state;
+    open_sale(5);
+    char text[IDENT_ID_TEXT];
+    assert_int_equal(take(0, "u1", 0, "r2", 2).reason, REASON_QUEUED);
+    struct settle_ask a = released("u1", 2, "r2", 0, REASON_DUPLICATE_USER);
+    a.superseded_by = ident_text(ident_of(1), text);
+    a.superseded_request = str_lit("r1");
+    a.superseded_sku = sale.skus[0].sku;
+    a.user_hash = hash_of("u1");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(settle(&a), i == 0 ? REASON_OK : REASON_UNCHANGED);
+    const struct entry *e = entry_of(0, "u1", 2);
+    assert_non_null(e);
+    assert_true(e->why == REASON_DUPLICATE_USER && str_eq(e->superseded_by, a.superseded_by));
+    e = entry_of(0, "u1", 1);
+    assert_non_null(e);
+    assert_true(e->state == RESERVATION_ORDERED && str_eq(e->request, str_lit("r1")) && str_eq(e->sku, sale.skus[0].sku));
+    assert_int_equal(look(0, "u1").count, 2);
+    struct took t = take(0, "u1", 0, "r1", 9);
+    assert_int_equal(t.reason, REASON_ORDERED);
+    assert_true(ident_same(t.known.entry.ident, ident_of(1)));
+    t = take(0, "u1", 0, "r3", 9);
+    assert_int_equal(t.reason, REASON_ALREADY_PURCHASED);
+    assert_true(ident_same(t.known.entry.ident, ident_of(1)));
+    t = take(0, "u1", 0, "r2", 9);
+    assert_int_equal(t.reason, REASON_RELEASED);
+    assert_true(str_eq(t.known.entry.superseded_by, a.superseded_by));
+    assert_int_equal(stock(0)->answer.pending, 0);
+}
+
+static void batches_over_buckets(void **state)
+{
+    (void)state;
+    sale_draw();
+    for (uint8_t b = 0; b < BUCKETS; b++)
+        assert_int_equal(install(b, false), REASON_OK);
+    static struct restock_ask asks[STORE_BATCH_MAX];
+    for (size_t i = 0; i < STORE_BATCH_MAX; i++) {    /* each unit several times, in buckets that take turns; one bucket is not there */
+        size_t unit = i % (2 * UNITS);
+        asks[i] = (struct restock_ask){bucket((uint8_t)(unit % (BUCKETS + 1))), sale.skus[unit / UNITS].sku,
+                                       {(unit < UNITS ? FIRST_A : FIRST_B - UNITS) + (int64_t)unit, 1}};
+    }
+    struct verdicts v = restock_all(asks, STORE_BATCH_MAX);
+    for (size_t i = 0; i < STORE_BATCH_MAX; i++)
+        assert_int_equal(v.at[i], i % (2 * UNITS) % (BUCKETS + 1) == BUCKETS ? REASON_STALE_EPOCH : i < 2 * UNITS ? REASON_OK : REASON_UNCHANGED);
+    uint64_t free = 0;
+    for (uint8_t b = 0; b < BUCKETS; b++)
+        free += stock(b)->skus[0].free + stock(b)->skus[1].free;
+    assert_int_equal(free, 2 * UNITS * BUCKETS / (BUCKETS + 1));
+    static struct settle_ask told[STORE_BATCH_MAX];
+    static char users[STORE_BATCH_MAX][8];
+    for (uint32_t i = 0; i < STORE_BATCH_MAX; i++) {
+        snprintf(users[i], sizeof users[i], "b%u", i);
+        told[i] = released(users[i], i + 1, "r", 0, REASON_LOST);
+        told[i].bucket = bucket((uint8_t)(i % BUCKETS));
+    }
+    v = settle_all(told, STORE_BATCH_MAX);
+    for (size_t i = 0; i < STORE_BATCH_MAX; i++)
+        assert_int_equal(v.at[i], REASON_OK);
+    for (uint32_t i = 0; i < STORE_BATCH_MAX; i += 37)
+        assert_non_null(entry_of((uint8_t)(i % BUCKETS), users[i], i + 1));
+    assert_int_equal(settle_all(told, 0).reason, REASON_OK);
+}
+
+static void one_reservation_twice_in_a_batch(void **state)
+{
+    (void)state;
+    open_sale(2);
+    struct took t = take(0, "u1", 0, "r1", 1);
+    struct settle_ask told[3] = {moved("u1", 1, RESERVATION_PUBLISHED), ordered("u1", 1, "r1", 0, t.known.entry.token), moved("u1", 1, RESERVATION_PROCESSING)};
+    struct verdicts v = settle_all(told, 3);
+    assert_true(v.at[0] == REASON_OK && v.at[1] == REASON_OK && v.at[2] == REASON_UNCHANGED);    /* in their order */
+}
+
+/* ---- restock --------------------------------------------------------------------------------------------------------------- */
+
+static void a_unit_comes_back_once(void **state)
+{
+    (void)state;
+    open_sale(1);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    assert_int_equal(restock(0, 0, FIRST_A, 1), REASON_UNCHANGED);    /* stale */
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(restock(0, 0, FIRST_A, 2), i == 0 ? REASON_OK : REASON_UNCHANGED);
+    const struct seen_stock *k = stock(0);
+    assert_int_equal(k->skus[0].free + k->skus[0].resting, 1);
+    assert_int_equal(restock(0, 0, FIRST_A, 7), REASON_OK);    /* replaces the older copy */
+    k = stock(0);
+    assert_int_equal(k->skus[0].free + k->skus[0].resting, 1);
+    pass_ms(400);
+    struct took t = take(0, "u2", 0, "r", 2);
+    assert_int_equal(t.reason, REASON_QUEUED);
+    assert_true(t.known.entry.token.unit == FIRST_A && t.known.entry.token.generation == 7);
+    assert_int_equal(take(0, "u3", 0, "r", 3).reason, REASON_BUCKET_EMPTY);
+}
+
+static void high_generations(void **state)
+{
+    (void)state;
+    open_sale(1);
+    static const uint32_t generations[] = {2, 253, 254, 255, 256, 257, 65536, 4000000000u};
+    for (size_t i = 0; i < countof(generations); i++) {
+        assert_int_equal(restock(0, 0, FIRST_A, generations[i]), REASON_OK);
+        assert_int_equal(restock(0, 0, FIRST_A, generations[i]), REASON_UNCHANGED);
+        assert_int_equal(restock(0, 0, FIRST_A, generations[i] - 1), REASON_UNCHANGED);
+    }
+    pass_ms(400);
+    struct took t = take(0, "u1", 0, "r", 1);
+    assert_int_equal(t.reason, REASON_QUEUED);
+    assert_true(t.known.entry.token.generation == 4000000000u);
+    const struct entry *e = entry_of(0, "u1", 1);
+    assert_non_null(e);
+    assert_true(e->token.generation == 4000000000u && e->token.unit == FIRST_A);
+}
+
+static void a_returned_unit_rests(void **state)
+{
+    (void)state;
+    open_sale(1);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
+    uint64_t before = stock(0)->answer.restocks;
+    assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_OK);
+    const struct seen_stock *k = stock(0);
+    assert_true(k->skus[0].free == 0 && k->skus[0].resting == 1);    /* it counts */
+    assert_int_equal(k->answer.restocks, before + 1);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
+    pass_ms(250);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
+    pass_ms(100);
+    k = stock(0);
+    assert_true(k->skus[0].free == 1 && k->skus[0].resting == 0);
+    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_QUEUED);
+    assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_UNCHANGED);
+    assert_int_equal(stock(0)->answer.restocks, before + 1);
+}
+
+static void restock_of_an_unknown_sku(void **state)
+{
+    (void)state;
+    open_sale(1);
+    struct restock_ask ask = {bucket(0), str_lit("no-such"), {FIRST_A, 2}};
+    assert_int_equal(restock_all(&ask, 1).at[0], REASON_UNKNOWN_ACTIVITY);
+}
+
+/* ---- look, stock, install, due, holdings ------------------------------------------------------------------------------------ */
+
+static void look_tells_all_newest_first(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(look(0, "u1").count, 0);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    assert_int_equal(take(0, "u1", 1, "r2", 2).reason, REASON_QUEUED);
+    struct looked l = look(0, "u1");
+    assert_int_equal(l.count, 2);
+    assert_true(ident_same(l.at[0].entry.ident, ident_of(2)) && str_eq(l.at[0].entry.sku, sale.skus[1].sku));
+    assert_true(ident_same(l.at[1].entry.ident, ident_of(1)) && str_eq(l.at[1].entry.sku, sale.skus[0].sku));
+    assert_int_equal(l.at[0].entry.token.unit, FIRST_B);
+}
+
+static void the_sequence_grows(void **state)
+{
+    (void)state;
+    open_sale(5);
+    uint64_t last = stock(0)->answer.sequence;
+    for (uint32_t i = 0; i < 20; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "u%u", i % 7);
+        struct took t = take(0, user, 0, "r", i + 1);
+        assert_true(t.answer.sequence > last);
+        last = t.answer.sequence;
+        struct settle_ask a = moved(user, i + 1, RESERVATION_PUBLISHED);
+        (void)settle(&a);
+        uint64_t now = stock(0)->answer.sequence;
+        assert_true(now > last);
+        last = now;
+    }
+}
+
+static void install_pushes_higher_versions_only(void **state)
+{
+    (void)state;
+    sale_draw();
+    assert_int_equal(install(0, false), REASON_OK);
+    const struct seen_stock *k = stock(0);
+    assert_true(!k->answer.seeded && !k->answer.closed && k->answer.version == 9 && k->answer.state == ACTIVITY_OPEN);
+    assert_true(k->answer.sku_count == 2 && k->answer.filter_bits > 0 && k->answer.incarnation.len > 0);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(k->skus[i].free == 0 && k->skus[i].resting == 0 && k->skus[i].moving == 0 && !k->skus[i].wanted);
+    assert_int_equal(install(0, false), REASON_UNCHANGED);
+    sale.activity.version = 8;
+    sale.activity.state = ACTIVITY_CLOSED;
+    assert_int_equal(install(0, false), REASON_UNCHANGED);
+    assert_int_equal(stock(0)->answer.state, ACTIVITY_OPEN);
+    sale.activity.version = 10;
+    sale.activity.state = ACTIVITY_PAUSED;
+    assert_int_equal(install(0, true), REASON_OK);
+    k = stock(0);
+    assert_true(k->answer.state == ACTIVITY_PAUSED && k->answer.version == 10 && k->answer.seeded);
+    sale.activity.version = 11;
+    assert_int_equal(install(0, false), REASON_OK);    /* seeded is only ever set */
+    assert_true(stock(0)->answer.seeded);
+}
+
+static bool has_turn(const struct turn *t, uint32_t id)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (ident_same(t->idents[i], ident_of(id)))
+            return true;
+    return false;
+}
+
+static void turns_come_as_told(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    assert_int_equal(take(0, "u2", 0, "r1", 2).reason, REASON_QUEUED);
+    struct settle_ask order = ordered("u2", 2, "r1", 0, (struct token){FIRST_A + 1, 1});
+    assert_int_equal(settle(&order), REASON_OK);
+    struct turn t = due(0, 64);
+    assert_int_equal(t.count, 0);
+    assert_int_equal(t.waiting, 1);
+    pass_ms(1200);
+    t = due(0, 64);
+    assert_int_equal(t.count, 1);
+    assert_true(has_turn(&t, 1));
+    assert_int_equal(due(0, 64).count, 0);    /* its next turn is at 2 s */
+    pass_ms(500);
+    assert_int_equal(due(0, 64).count, 0);
+    pass_ms(600);
+    assert_int_equal(due(0, 64).count, 1);
+    pass_ms(1200);
+    assert_int_equal(due(0, 64).count, 0);    /* 4 s */
+    struct settle_ask sent = moved("u1", 1, RESERVATION_PUBLISHED);
+    assert_int_equal(settle(&sent), REASON_OK);    /* PUBLISHED has no verdict either */
+    pass_ms(1000);
+    t = due(0, 64);
+    assert_int_equal(t.count, 1);
+    struct settle_ask gone = released("u1", 1, "r1", 0, REASON_OVERDUE);
+    assert_int_equal(settle(&gone), REASON_OK);
+    assert_int_equal(due(0, 64).waiting, 0);
+}
+
+static void turns_are_bounded(void **state)
+{
+    (void)state;
+    open_sale(10);
+    for (uint32_t i = 1; i <= 10; i++) {
+        char user[8];
+        snprintf(user, sizeof user, "u%u", i);
+        assert_int_equal(take(0, user, 0, "r", i).reason, REASON_QUEUED);
+    }
+    pass_ms(1200);
+    size_t seen = 0;
+    for (int i = 0; i < 3; i++) {
+        struct turn t = due(0, 4);
+        assert_true(t.count <= 4);
+        assert_int_equal(t.waiting, 10);
+        seen += t.count;
+    }
+    assert_int_equal(seen, 10);
+}
+
+struct shelf_life {
+    int seen[4][2 * UNITS];    /* by holding, by unit */
+    size_t count;
+    char cursor[256];
+    size_t cursor_len;
+    bool good;
+};
+
+static void keep_holdings(struct seen *s, const void *result)
+{
+    const struct holdings_answer *a = result;
+    struct shelf_life *l = s->into;
+    assert_true(a->cursor.len <= sizeof l->cursor);
+    l->cursor_len = a->cursor.len;
+    if (a->cursor.len > 0)
+        memcpy(l->cursor, a->cursor.ptr, a->cursor.len);
+    for (size_t i = 0; i < a->count; i++) {
+        const struct held *h = &a->held[i];
+        bool b = str_eq(h->sku, sale.skus[1].sku);
+        assert_true(b || str_eq(h->sku, sale.skus[0].sku));
+        int64_t at = h->token.unit - (b ? FIRST_B - UNITS : FIRST_A);
+        assert_true(at >= (b ? UNITS : 0) && at < (b ? 2 * UNITS : UNITS));
+        l->seen[h->holding][at] = (int)h->token.generation;
+        if (h->holding == HOLDING_RESERVED)
+            assert_true(h->user.len > 0 && !reservation_state_terminal(h->state) && h->created_ms > 0);
+    }
+}
+
+static void holdings(struct shelf_life *l)
+{
+    *l = (struct shelf_life){0};
+    int slices = 0;
+    do {
+        char cursor[256];
+        memcpy(cursor, l->cursor, sizeof cursor);
+        struct seen s = SEEN(.keep = keep_holdings, .into = l);
+        struct holdings_ask ask = {bucket(0), {cursor, l->cursor_len}};
+        store_holdings(world->store, &ask, &s.waiter);
+        memset(cursor, 'x', sizeof cursor);
+        assert_int_equal(seen_await(world, &s), REASON_OK);
+        assert_true(++slices < 100);
+    } while (l->cursor_len > 0);
+}
+
+static void holdings_name_every_unit(void **state)
+{
+    (void)state;
+    open_sale(UNITS);
+    struct token tokens[12];
+    for (uint32_t i = 0; i < 12; i++) {
+        char user[8];
+        snprintf(user, sizeof user, "u%u", i);
+        struct took t = take(0, user, i % 2 ? 1 : 0, "r", i + 1);
+        tokens[i] = t.known.entry.token;
+        struct settle_ask order = ordered(user, i + 1, "r", i % 2 ? 1 : 0, tokens[i]), gone = released(user, i + 1, "r", i % 2 ? 1 : 0, REASON_LOST);
+        if (i < 3)
+            assert_int_equal(settle(&order), REASON_OK);
+        if (i >= 9)
+            assert_int_equal(settle(&gone), REASON_OK);
+    }
+    assert_int_equal(restock(0, 1, tokens[9].unit, 2), REASON_OK);
+    static struct shelf_life l;
+    holdings(&l);
+    size_t counts[4] = {0};
+    for (int h = 0; h < 4; h++)
+        for (size_t i = 0; i < 2 * UNITS; i++)
+            counts[h] += l.seen[h][i] > 0;
+    assert_int_equal(counts[HOLDING_FREE], 2 * UNITS - 12);
+    assert_int_equal(counts[HOLDING_RESTING], 1);
+    assert_int_equal(counts[HOLDING_RESERVED], 6);
+    assert_int_equal(counts[HOLDING_MOVING], 0);
+    assert_int_equal(l.seen[HOLDING_RESTING][tokens[9].unit - (FIRST_B - UNITS)], 2);
+    assert_int_equal(l.seen[HOLDING_RESERVED][tokens[4].unit - FIRST_A], 1);
+    assert_int_equal(l.seen[HOLDING_RESERVED][tokens[0].unit - FIRST_A], 0);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+
+/* Whatever a deadline cuts off, asking by the same key tells what became of it, and nothing is taken twice. */
+static void deadlines(void **state)
+{
+    (void)state;
+    open_sale(UNITS);
+    static struct seen seen[UNITS];
+    char user[16];
+    for (uint32_t i = 0; i < UNITS; i++) {
+        snprintf(user, sizeof user, "u%u", i);
+        struct reserve_ask ask = ask_of(0, user, 0, "r", i + 1);
+        seen[i] = SEEN();
+        seen[i].waiter.budget_ms = 1;
+        store_reserve(world->store, &ask, &seen[i].waiter);
+    }
+    for (uint32_t i = 0; i < UNITS; i++) {
+        enum reason reason = seen_await(world, &seen[i]);
+        assert_true(reason == REASON_QUEUED || reason == REASON_TIMED_OUT || reason == REASON_DEPENDENCY_DOWN);
+        assert_false(waiter_busy(&seen[i].waiter));
+    }
+    pass_ms(50);
+    for (uint32_t i = 0; i < UNITS; i++) {
+        snprintf(user, sizeof user, "u%u", i);
+        struct took t = take(0, user, 0, "r", 1000 + i);
+        assert_int_equal(t.reason, REASON_QUEUED);
+        if (seen[i].reason == REASON_QUEUED)
+            assert_true(t.answer.replayed && ident_same(t.known.entry.ident, ident_of(i + 1)));
+    }
+    assert_int_equal(stock(0)->answer.pending, UNITS);
+}
+
+static void a_caller_may_go(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct seen s = SEEN();
+    struct reserve_ask ask = ask_of(0, "u1", 0, "r1", 1);
+    store_reserve(world->store, &ask, &s.waiter);
+    assert_true(waiter_busy(&s.waiter));
+    waiter_drop(&s.waiter);
+    assert_false(waiter_busy(&s.waiter));
+    pass_ms(50);
+    assert_false(s.woken);
+    assert_int_equal(take(0, "u1", 0, "r1", 2).reason, REASON_QUEUED);
+    assert_int_equal(stock(0)->skus[0].free, 4);
+}
+
+struct chain {
+    struct seen seen;
+    int left;
+};
+
+static void chain_wake(struct waiter *w, enum reason reason, const void *result)
+{
+    struct chain *c = container_of(w, struct chain, seen.waiter);
+    const struct reserve_answer *a = result;
+    assert_true(reason == REASON_QUEUED && a->entry.sku.len > 0);
+    if (--c->left == 0) {
+        c->seen.woken = true;
+        return;
+    }
+    char user[16];
+    snprintf(user, sizeof user, "chain%d", c->left);
+    struct reserve_ask ask = ask_of(0, user, 0, "r", (uint32_t)c->left + 100);
+    store_reserve(world->store, &ask, w);
+    assert_true(str_eq(a->entry.sku, sale.skus[0].sku));    /* valid as long as the wake goes on */
+}
+
+static void a_woken_caller_may_ask_again(void **state)
+{
+    (void)state;
+    open_sale(10);
+    struct chain c = {.seen = SEEN(), .left = 10};
+    c.seen.waiter.wake = chain_wake;
+    struct reserve_ask ask = ask_of(0, "chain", 0, "r", 1);
+    store_reserve(world->store, &ask, &c.seen.waiter);
+    seen_await(world, &c.seen);
+    assert_int_equal(stock(0)->skus[0].free, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_one_unit),
+        cmocka_unit_test(never_more_than_the_units),
+        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(asking_again_gives_the_same),
+        cmocka_unit_test(one_per_user_and_sku),
+        cmocka_unit_test(unknown_sku_and_bucket),
+        cmocka_unit_test(another_epoch),
+        cmocka_unit_test(states_and_window),
+        cmocka_unit_test(windows_move_by_themselves),
+        cmocka_unit_test(nonce_of_a_token),
+        cmocka_unit_test(replay_only_takes_nothing),
+        cmocka_unit_test(odd_ids_come_back),
+        cmocka_unit_test(only_the_moves_of_the_table),
+        cmocka_unit_test(told_a_hundred_times),
+        cmocka_unit_test(only_a_verdict_adds),
+        cmocka_unit_test(an_ordered_unit_is_nobodys),
+        cmocka_unit_test(told_again_it_still_withdraws),
+        cmocka_unit_test(tombstones),
+        cmocka_unit_test(ordered_wins_over_the_others),
+        cmocka_unit_test(superseded_by_an_order),
+        cmocka_unit_test(batches_over_buckets),
+        cmocka_unit_test(one_reservation_twice_in_a_batch),
+        cmocka_unit_test(a_unit_comes_back_once),
+        cmocka_unit_test(high_generations),
+        cmocka_unit_test(a_returned_unit_rests),
+        cmocka_unit_test(restock_of_an_unknown_sku),
+        cmocka_unit_test(look_tells_all_newest_first),
+        cmocka_unit_test(the_sequence_grows),
+        cmocka_unit_test(install_pushes_higher_versions_only),
+        cmocka_unit_test(turns_come_as_told),
+        cmocka_unit_test(turns_are_bounded),
+        cmocka_unit_test(holdings_name_every_unit),
+        cmocka_unit_test(deadlines),
+        cmocka_unit_test(a_caller_may_go),
+        cmocka_unit_test(a_woken_caller_may_ask_again),
+    };
+    world = world_open();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    world->close(world);
+    return failed;
+}
