@@ -46,7 +46,7 @@ static const char *code(const char *text)    /* in back quotes; good for one use
     static char memory[8][512];
     static size_t turn;
     char *out = memory[turn++ % COUNT(memory)];
-    snprintf(out, sizeof memory[0], text[0] ? "`%s`" : "", text);
+    snprintf(out, sizeof memory[0], text[0] ? "`%s`" : "%s", text);
     return out;
 }
 
