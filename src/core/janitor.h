@@ -7,6 +7,7 @@
 #include "ident.h"
 #include "publish.h"
 #include "settler.h"
+#include "verdict.h"
 
 struct janitor_options {
     struct catalog_options catalog;
@@ -16,10 +17,10 @@ struct janitor_options {
     uint32_t ask_ms;              /* reservations older than this are asked of the ledger before anything else; 2000 */
     uint32_t overdue_ms;          /* PUBLISHED without a verdict for so long is sent again; 45000 */
     uint32_t call_ms;             /* budget of one call; 1000 */
-    size_t lanes;                 /* due reservations handled at once; 64 */
-    uint32_t again_permille;      /* most republished messages per thousand new ones in the topic; 50 */
-    size_t again_burst;           /* and this many beyond it … ; 1000 */
-    uint32_t again_burst_ms;      /* … every so often; 15000 */
+    size_t jobs;                  /* due reservations handled at once; 256 */
+    uint32_t again_permille;      /* republished messages per thousand that this process consumes; 50 */
+    size_t again_burst;           /* and this many beyond it … ; 5000 */
+    uint32_t again_burst_ms;      /* … every so often; 15000. A RESERVED one, which nobody confirmed, is not counted: it is announced, not repeated */
 };
 struct janitor_options janitor_options_default(void);
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "arena.h"
 #include "check.h"
 #include "metric.h"
 
@@ -108,14 +109,17 @@ static void log_row(const struct lane *l, size_t row, const char *event, enum re
     log_end(&line);
 }
 
-/* A verdict the store can never take: the activity has no such SKU there. It would come again for ever; the ledger has the word anyhow. */
-static bool over(enum reason reason) { return reason_fate(reason) == FATE_DONE || reason == REASON_UNKNOWN_ACTIVITY; }
+/* A status of a SKU that the activity does not have can be told to no bucket: no reservation of it exists there. A unit is never given up. */
+static bool over(enum outbox_kind kind, enum reason reason)
+{
+    return reason_fate(reason) == FATE_DONE || (kind == OUTBOX_STATUS && reason == REASON_UNKNOWN_ACTIVITY);
+}
 
 static void take_verdicts(struct lane *l, enum reason reason, const enum reason *verdicts, const uint16_t *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         enum reason verdict = reason == REASON_OK ? verdicts[i] : reason;
-        l->done[rows[i]] = over(verdict);
+        l->done[rows[i]] = over(l->kinds[rows[i]], verdict);
         if (reason_fate(verdict) != FATE_DONE)
             log_row(l, rows[i], "relay_row_refused", verdict);
     }
@@ -204,11 +208,9 @@ static void add_return(struct lane *l, size_t row, const struct outbox_row *o)
 
 static void add_message(struct lane *l, size_t row, const struct outbox_row *o)
 {
-    struct str body = keep(l, o->body), key = keep(l, o->topic_key);
-    if (body.len != o->body.len || key.len != o->topic_key.len)
-        return;    /* no room in this claim; it comes again, in another company */
-    if (body.len == 0)
-        body = str_lit("{}");
+    if (l->texts.used + o->body.len + o->topic_key.len + 64 > l->texts.cap - LANE_TEXT)
+        return;    /* no room in this claim, for ids must always have theirs; it comes again, in another company */
+    struct str body = o->body.len > 0 ? keep(l, o->body) : str_lit("{}"), key = keep(l, o->topic_key);
     bool event = o->kind == OUTBOX_EVENT;
     l->message_of[l->messages] = (uint16_t)row;
     l->message[l->messages++] = (struct bus_message){

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * janitor.c: a round walks over every bucket of every activity, one call at a time: what stock and version → (push the state) → what is due
+ * → a job for each due reservation, as long as there are jobs. A job asks the ledger, and where that has no verdict, announces again. */
+#include "janitor.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+#include "metric.h"
+
+#define DUE_MAX 32    /* users of one call */
+
+struct job {
+    struct link link;
+    struct janitor *janitor;
+    struct bucket bucket;
+    struct str user;
+    struct entry entry;
+    int64_t age_ms;
+    struct verdict_ask verdict;
+    char memory[320];
+};
+struct janitor {
+    struct store *store;
+    struct clock *clock;
+    struct random *random;
+    const struct ident_keys *keys;
+    struct janitor_options options;
+    struct catalog catalog;
+    struct settler settler;
+    struct publisher publisher;
+    struct verdict_office office;
+    struct job *jobs;
+    struct link idle;
+    size_t busy;
+    bool running, draining, walking;
+    uint64_t round, began_us;
+    size_t activity;                    /* the walk: index in the catalog, and bucket */
+    struct bucket bucket;
+    uint8_t buckets;
+    char name[64];
+    uint64_t pending;
+    struct waiter caller;
+    struct alarm tick;
+    uint64_t tokens_used, burst_us, consumed_before;    /* the budget of repeats */
+    struct janitor_facts facts;
+};
+
+struct janitor_options janitor_options_default(void)
+{
+    return (struct janitor_options){
+        .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(), .tick_ms = 500,
+        .ask_ms = 2000, .overdue_ms = 45000, .call_ms = 1000, .jobs = 256, .again_permille = 50, .again_burst = 5000, .again_burst_ms = 15000};
+}
+
+/* ---- a job ------------------------------------------------------------------------------------------------------------------- */
+
+static void job_end(struct job *job)
+{
+    job->janitor->busy--;
+    list_append(&job->janitor->idle, &job->link);
+}
+
+/* Whether one more repeat is within what the broker is to carry (mission §12.8). */
+static bool budget(struct janitor *j)
+{
+    uint64_t now = clock_mono_us(j->clock), consumed = metric_read(METRIC_CONSUMED, 0);
+    if (j->burst_us == 0 || now - j->burst_us >= (uint64_t)j->options.again_burst_ms * 1000) {
+        j->burst_us = now;
+        j->tokens_used = 0;
+        j->consumed_before = consumed;
+    }
+    uint64_t most = j->options.again_burst + (consumed - j->consumed_before) * j->options.again_permille / 1000;
+    if (j->tokens_used >= most) {
+        j->facts.held_back++;
+        return false;
+    }
+    j->tokens_used++;
+    return true;
+}
+
+static void settle(struct job *job, enum reservation_state to)
+{
+    struct settle_ask ask = {.bucket = job->bucket, .user = job->user, .ident = job->entry.ident, .to = to, .token = job->entry.token,
+                             .user_hash = user_hash(job->janitor->keys, job->user)};
+    if (settler_ask(&job->janitor->settler, &ask))
+        job->janitor->facts.settled++;
+}
+
+/* Nobody has a verdict. What nobody confirmed is announced; what the broker has confirmed is left alone until it is long overdue. */
+static void announce(struct job *job)
+{
+    struct janitor *j = job->janitor;
+    struct publish_ask ask = {.bucket = job->bucket, .user = job->user, .entry = &job->entry, .again = true};
+    bool overdue = job->age_ms >= (int64_t)j->options.overdue_ms;
+    switch (job->entry.state) {
+    case RESERVATION_RESERVED:
+        break;
+    case RESERVATION_RECONCILING:
+        if (!budget(j))
+            return;
+        break;
+    case RESERVATION_PUBLISHED:
+    case RESERVATION_PROCESSING:
+        if (!overdue || !budget(j))
+            return;
+        settle(job, RESERVATION_RECONCILING);
+        break;
+    default:    /* MANUAL_REVIEW is a person's; RELEASE_PENDING waits for the ledger's word; the rest is decided */
+        return;
+    }
+    if (job->entry.token.unit > 0 && publish_start(&j->publisher, &ask, NULL))
+        j->facts.republished++;
+}
+
+static void asked(struct verdict_ask *v, enum reason reason)
+{
+    struct job *job = container_of(v, struct job, verdict);
+    if (reason == REASON_OK && v->decided)
+        job->janitor->facts.settled++;
+    else if (!(reason == REASON_OK && v->parked))
+        announce(job);
+    job_end(job);
+}
+
+static void job_begin(struct janitor *j, const struct due_entry *due, int64_t now_ms)
+{
+    struct job *job = list_entry(list_take(&j->idle), struct job, link);
+    struct arena a = {.start = job->memory, .cap = sizeof job->memory};
+    j->busy++;
+    job->bucket = j->bucket;
+    job->bucket.activity = arena_str(&a, j->bucket.activity);
+    job->user = arena_str(&a, due->user);
+    job->entry = due->entry;
+    job->entry.request = arena_str(&a, due->entry.request);
+    job->entry.sku = arena_str(&a, due->entry.sku);
+    job->entry.superseded_by = arena_str(&a, due->entry.superseded_by);
+    job->age_ms = now_ms - due->entry.created_ms;
+    j->facts.looked++;
+    if (job->age_ms < (int64_t)j->options.ask_ms) {
+        announce(job);
+        job_end(job);
+        return;
+    }
+    char text[IDENT_ID_TEXT];
+    ident_write(job->entry.ident, IDENT_RESERVATION, text);
+    j->facts.asked++;
+    job->verdict.by = LOOK_RESERVATION;
+    job->verdict.id = (struct str){text, sizeof text};
+    job->verdict.activity = job->verdict.user = (struct str){0};
+    job->verdict.budget_ms = j->options.call_ms;
+    job->verdict.done = asked;
+    verdict_start(&j->office, &job->verdict);
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------------------- */
+
+static void visit(struct janitor *);
+
+static size_t free_jobs(const struct janitor *j) { return j->options.jobs - j->busy; }
+
+static void round_end(struct janitor *j)
+{
+    j->walking = false;
+    j->facts.pending = j->pending;
+    metric_set(METRIC_PENDING, 0, (int64_t)j->pending);
+    if (!j->running || j->draining)
+        return;
+    uint64_t spent = clock_mono_us(j->clock) - j->began_us, tick = (uint64_t)j->options.tick_ms * 1000;
+    tick = tick * 3 / 4 + random_below(j->random, tick / 2 + 1);
+    clock_set_in(j->clock, &j->tick, spent < tick ? tick - spent : 1000);
+}
+
+static void next_bucket(struct janitor *j)
+{
+    if (++j->bucket.number < j->buckets) {
+        visit(j);
+        return;
+    }
+    for (j->activity++; j->activity < catalog_count(&j->catalog); j->activity++) {
+        const struct activity *a = catalog_at(&j->catalog, j->activity);
+        /* One that is over is visited now and then: reservations may still be open. */
+        if (a->state == ACTIVITY_DRAFT || a->rebuilding || (a->state == ACTIVITY_CLOSED && j->round % 16 != a->number % 16) || a->activity.len > sizeof j->name)
+            continue;
+        memcpy(j->name, a->activity.ptr, a->activity.len);
+        j->bucket = (struct bucket){{j->name, a->activity.len}, a->epoch, 0};
+        j->buckets = a->buckets;
+        visit(j);
+        return;
+    }
+    round_end(j);
+}
+
+static void due_came(struct waiter *w, enum reason reason, const void *result)
+{
+    struct janitor *j = container_of(w, struct janitor, caller);
+    const struct due_answer *a = result;
+    bool more = false;
+    if (reason == REASON_OK) {
+        size_t taken = 0;
+        for (; taken < a->count && !list_empty(&j->idle); taken++)
+            job_begin(j, &a->entries[taken], a->now_ms);
+        more = a->count >= DUE_MAX && free_jobs(j) >= 2 * DUE_MAX && j->running && !j->draining;
+        if (!more)
+            j->pending += a->waiting;
+    }
+    if (!more) {
+        next_bucket(j);
+        return;
+    }
+    struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
+    j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
+    store_due(j->store, &ask, &j->caller);
+}
+
+static void ask_due(struct janitor *j)
+{
+    if (j->draining || free_jobs(j) < 2 * DUE_MAX) {
+        next_bucket(j);
+        return;
+    }
+    struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
+    j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
+    store_due(j->store, &ask, &j->caller);
+}
+
+static void pushed(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct janitor *j = container_of(w, struct janitor, caller);
+    struct log_line l = log_event(reason == REASON_OK ? LEVEL_INFO : LEVEL_WARN, "activity_state_pushed");
+    log_str(&l, "activity_id", j->bucket.activity);
+    log_i64(&l, "bucket", j->bucket.number);
+    log_text(&l, "error_class", reason_word(reason));
+    log_end(&l);
+    ask_due(j);
+}
+
+/* A bucket that lags behind the ledger's version is told. One that is not there at all is not made here: a missing bucket is closed, never empty. */
+static void stock_came(struct waiter *w, enum reason reason, const void *result)
+{
+    struct janitor *j = container_of(w, struct janitor, caller);
+    const struct stock_answer *s = result;
+    const struct activity *a = catalog_find(&j->catalog, j->bucket.activity);
+    if (reason != REASON_OK || !a || a->epoch != j->bucket.epoch || s->version >= a->version) {
+        if (reason == REASON_OK)
+            ask_due(j);
+        else
+            next_bucket(j);
+        return;
+    }
+    struct install_ask ask = {.bucket = j->bucket, .activity = a};
+    j->caller = (struct waiter){.wake = pushed, .budget_ms = j->options.call_ms};
+    store_install(j->store, &ask, &j->caller);
+}
+
+static void visit(struct janitor *j)
+{
+    struct stock_ask ask = {.bucket = j->bucket};
+    j->caller = (struct waiter){.wake = stock_came, .budget_ms = j->options.call_ms};
+    store_stock(j->store, &ask, &j->caller);
+}
+
+static void ticked(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct janitor *j = container_of(container_of(w, struct alarm, waiter), struct janitor, tick);
+    j->walking = true;
+    j->round++;
+    j->began_us = clock_mono_us(j->clock);
+    j->pending = 0;
+    j->activity = SIZE_MAX;    /* so that the first step is to the first */
+    j->buckets = 0;
+    next_bucket(j);
+}
+
+/* ---- for everybody ------------------------------------------------------------------------------------------------------------- */
+
+static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus)
+{
+    const struct janitor_options *o = &j->options;
+    if (!catalog_init(&j->catalog, ledger, j->clock, o->catalog))
+        return false;
+    if (!settler_init(&j->settler, j->store, j->clock, j->random, o->settler)) {
+        catalog_free(&j->catalog);
+        return false;
+    }
+    if (!publisher_init(&j->publisher, bus, j->clock, j->random, &j->settler, j->keys, o->publisher)) {
+        settler_free(&j->settler);
+        catalog_free(&j->catalog);
+        return false;
+    }
+    return true;
+}
+
+struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random,
+                            const struct ident_keys *keys, const struct janitor_options *options)
+{
+    check(options->jobs >= 2 * DUE_MAX);
+    struct janitor *j = calloc(1, sizeof *j);
+    struct job *jobs = calloc(options->jobs, sizeof *jobs);
+    if (j)
+        *j = (struct janitor){.store = store, .clock = clock, .random = random, .keys = keys, .options = *options, .jobs = jobs};
+    if (!j || !jobs || !parts_init(j, ledger, bus)) {
+        free(jobs);
+        free(j);
+        return NULL;
+    }
+    j->office = (struct verdict_office){.ledger = ledger, .settler = &j->settler, .catalog = &j->catalog, .keys = keys};
+    j->tick.waiter.wake = ticked;
+    list_init(&j->idle);
+    for (size_t i = 0; i < options->jobs; i++) {
+        jobs[i].janitor = j;
+        list_append(&j->idle, &jobs[i].link);
+    }
+    return j;
+}
+
+void janitor_start(struct janitor *j)
+{
+    j->running = true;
+    catalog_start(&j->catalog);
+    clock_set_in(j->clock, &j->tick, (uint64_t)j->options.tick_ms * 1000);
+}
+
+void janitor_drain(struct janitor *j)
+{
+    j->draining = true;
+    clock_unset(j->clock, &j->tick);
+    catalog_stop(&j->catalog);
+}
+
+bool janitor_idle(const struct janitor *j)
+{
+    return j->draining && !j->walking && j->busy == 0 && publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
+}
+
+void janitor_free(struct janitor *j)
+{
+    if (!j)
+        return;
+    clock_unset(j->clock, &j->tick);
+    waiter_drop(&j->caller);
+    for (size_t i = 0; i < j->options.jobs; i++)
+        verdict_let_go(&j->jobs[i].verdict);
+    publisher_free(&j->publisher);
+    settler_free(&j->settler);
+    catalog_free(&j->catalog);
+    free(j->jobs);
+    free(j);
+}
+
+struct janitor_facts janitor_facts(const struct janitor *j) { return j->facts; }
