@@ -192,8 +192,13 @@ static bool act_send(struct sim_call *c)
     if (away(c))
         return true;
     enum reason *verdicts = sim_array(&c->ground, enum reason, ask->count);
-    for (size_t i = 0; i < ask->count; i++)
+    size_t refused = 0;
+    for (size_t i = 0; i < ask->count; i++) {
         verdicts[i] = send_one(world_of(c), &ask->messages[i]);
+        refused += verdicts[i] == REASON_ENGINE_REFUSED;
+    }
+    if (refused == ask->count && refused > 0)
+        return sim_call_answer(c, REASON_ENGINE_REFUSED, NULL);
     struct send_result *result = sim_new(&c->ground, struct send_result);
     *result = (struct send_result){.verdicts = verdicts, .count = ask->count};
     return sim_call_answer(c, REASON_OK, result);
