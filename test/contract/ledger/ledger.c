@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a ledger promises, whichever it is (protocol §3, §4). Each test makes an activity of its own; all share one world. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "words.h"
+
+static int open_world(void **state)
+{
+    (void)state;
+    world = world_open();
+    return world ? 0 : 1;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world->close(world);
+    return 0;
+}
+
+#define assert_str(got, want) assert_true(str_eq((got), (want)))
+static void assert_verdict(struct verdict v, enum reason outcome, enum reason why, bool fresh)
+{
+    assert_string_equal(reason_word(v.outcome), reason_word(outcome));
+    assert_string_equal(reason_word(v.why), reason_word(why));
+    assert_int_equal(v.fresh, fresh);
+}
+static void assert_clean(const struct activity *a)
+{
+    struct audited found = audit(a->activity);
+    for (size_t i = 0; i < found.a.count && i < countof(found.findings); i++)
+        print_error(STR_FMT " " STR_FMT ": " STR_FMT "\n", STR_ARG(found.findings[i].rule), STR_ARG(found.findings[i].subject), STR_ARG(found.findings[i].detail));
+    assert_int_equal(found.a.count, 0);
+}
+static struct token s_unit(const struct activity *a, int64_t nth, uint32_t generation) { return (struct token){a->skus[0].unit_first + nth, generation}; }
+static struct token t_unit(const struct activity *a, int64_t nth, uint32_t generation) { return (struct token){a->skus[1].unit_first + nth, generation}; }
+
+/* ---- activities ---- */
+
+static void an_activity_is_created_once(void **state)
+{
+    (void)state;
+    struct activity a = shop("create", 7, 5, 3), again = shop("create", 7, 5, 3), other = shop("create2", 1, 1, 1);
+    assert_true(a.number >= 1 && a.number == again.number && other.number != a.number);
+    assert_int_equal(a.epoch, 1);
+    assert_int_equal(a.state, ACTIVITY_DRAFT);
+    assert_int_equal(a.sku_count, 2);
+    assert_str(a.skus[1].sku, str_lit("T"));
+    assert_int_equal(a.skus[1].price, 250);
+    assert_int_equal(a.skus[1].unit_first, a.skus[0].unit_first + 7);
+    assert_int_equal(again.skus[0].unit_first, a.skus[0].unit_first);
+    assert_true(other.skus[0].unit_first >= a.skus[1].unit_first + 5);
+
+    struct listed l = units(&a, 0, -1, false, 256);
+    assert_int_equal(l.count, 12);
+    for (size_t i = 0; i < l.count; i++) {
+        assert_int_equal(l.units[i].token.unit, a.skus[0].unit_first + (int64_t)i);
+        assert_int_equal(l.units[i].token.generation, 1);
+        assert_true(l.units[i].available && !l.units[i].ordered && !l.units[i].returning && l.units[i].home < 3);
+        assert_str(l.units[i].sku, i < 7 ? str_lit("S") : str_lit("T"));
+    }
+    size_t homes = 0;
+    for (int32_t b = 0; b < 3; b++)
+        homes += units(&a, 0, b, true, 256).count;
+    assert_int_equal(homes, 12);
+    assert_in_range(units(&a, 0, 1, true, 256).count, 3, 5);    /* dealt in turn */
+    struct listed slice = units(&a, l.units[4].token.unit, -1, false, 4);
+    assert_int_equal(slice.count, 4);
+    assert_int_equal(slice.units[0].token.unit, l.units[5].token.unit);
+    assert_int_equal(units(&other, 0, -1, false, 256).count, 2);
+}
+
+static enum reason create_with_stock(const char *name, int64_t stock)
+{
+    struct sku skus[] = {{.sku = str_lit("S"), .stock = stock, .price = 100, .currency = str_lit("CNY")}};
+    struct activity_create ask = {.activity = {.activity = str_of(name), .title = str_lit("t"), .buckets = 1, .starts_ms = 1000, .ends_ms = 4000000000000,
+                                               .pay_timeout_s = 900, .skus = skus, .sku_count = 1}, .actor = str_lit("test")};
+    struct seen seen = SEEN(.into = NULL);
+    ledger_activity_create(world->ledger, &ask, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+static void other_terms_conflict(void **state)
+{
+    (void)state;
+    assert_int_equal(create_with_stock("terms", 3), REASON_OK);
+    assert_int_equal(create_with_stock("terms", 3), REASON_OK);
+    assert_int_equal(create_with_stock("terms", 4), REASON_CONFLICT);
+}
+
+struct stand {
+    enum activity_state state;
+    uint64_t version;
+};
+static void keep_stand(struct seen *s, const void *result)
+{
+    const struct activity *a = result;
+    *(struct stand *)s->into = (struct stand){a->state, a->version};
+}
+static enum reason move(struct str activity, enum activity_event event, struct stand *stand)
+{
+    struct seen seen = SEEN(.keep = keep_stand, .into = stand);
+    struct activity_move_ask ask = {.activity = activity, .event = event, .actor = str_lit("test"), .note = str_lit("why not")};
+    ledger_activity_move(world->ledger, &ask, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+/* Every event in every state, against spec/activity.def. */
+static void every_move_is_in_the_table(void **state)
+{
+    (void)state;
+    static const enum activity_event road[][3] = {{0}, {ACTIVITY_EVENT_WARM}, {ACTIVITY_EVENT_WARM, ACTIVITY_EVENT_OPEN},
+        {ACTIVITY_EVENT_WARM, ACTIVITY_EVENT_OPEN, ACTIVITY_EVENT_PAUSE}, {ACTIVITY_EVENT_WARM, ACTIVITY_EVENT_CLOSE}};
+    static const size_t steps[] = {0, 1, 2, 3, 2};
+    for (unsigned from = 0; from < ACTIVITY_STATE_COUNT; from++)
+        for (unsigned event = 0; event < ACTIVITY_EVENT_COUNT; event++) {
+            struct activity a = shop(words("move_%u_%u%c", from, event, 0).ptr, 1, 1, 1);
+            struct stand stand = {a.state, a.version}, after;
+            for (size_t i = 0; i < steps[from]; i++)
+                assert_int_equal(move(a.activity, road[from][i], &stand), REASON_OK);
+            assert_int_equal(stand.state, from);
+            enum activity_state to;
+            bool stands_there = false;
+            for (unsigned s = 0; s < ACTIVITY_STATE_COUNT; s++)
+                stands_there |= activity_move((enum activity_state)s, (enum activity_event)event, &to) && to == from;
+            bool legal = activity_move((enum activity_state)from, (enum activity_event)event, &to);
+            enum reason reason = move(a.activity, (enum activity_event)event, &after);
+            assert_int_equal(reason, legal || stands_there ? REASON_OK : REASON_CONFLICT);
+            if (reason != REASON_OK)
+                continue;
+            assert_int_equal(after.state, legal ? to : from);
+            assert_true(legal && to != from ? after.version > stand.version : after.version >= stand.version);
+        }
+    struct stand none;
+    assert_int_equal(move(str_lit("no-such"), ACTIVITY_EVENT_WARM, &none), REASON_UNKNOWN_ACTIVITY);
+}
+
+struct census {
+    size_t count;
+    bool found;
+};
+static void keep_census(struct seen *s, const void *result)
+{
+    const struct activities_answer *all = result;
+    struct census *c = s->into;
+    c->count = all->count;
+    for (size_t i = 0; i < all->count; i++)
+        c->found |= str_eq(all->activities[i].activity, str_lit("listed")) && all->activities[i].sku_count == 2 && all->activities[i].skus[1].stock == 4;
+}
+static void activities_are_listed(void **state)
+{
+    (void)state;
+    shop("listed", 3, 4, 1);
+    struct census c = {0};
+    struct seen seen = SEEN(.keep = keep_census, .into = &c);
+    ledger_activities(world->ledger, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    assert_true(c.count >= 1 && c.found);
+}
+
+/* ---- verdicts ---- */
+
+static void the_first_to_insert_decides_an_order(void **state)
+{
+    (void)state;
+    struct activity a = shop("first", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    struct told t = PLACE(m);
+    assert_int_equal(t.reason, REASON_OK);
+    assert_false(t.regressed);
+    assert_verdict(t.verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_str(t.verdicts[0].order, str_lit("ord_first_1"));
+    for (int i = 0; i < 3; i++) {
+        struct told again = PLACE(m);
+        assert_verdict(again.verdicts[0], REASON_ORDERED, REASON_OK, false);
+        assert_str(again.verdicts[0].order, t.verdicts[0].order);
+    }
+    struct told released = release(m, REASON_OVERDUE);
+    assert_verdict(released.verdicts[0], REASON_ORDERED, REASON_OK, false);
+    struct ledger_unit u = unit(&a, m.token.unit);
+    assert_true(!u.available && u.ordered && u.token.generation == 1);
+    assert_str(u.reservation, m.reservation);
+    assert_clean(&a);
+}
+
+static void a_release_decides_and_the_late_message_does_nothing(void **state)
+{
+    (void)state;
+    struct activity a = shop("late", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    struct told t = release(m, REASON_OVERDUE);
+    assert_verdict(t.verdicts[0], REASON_RELEASED, REASON_OVERDUE, true);
+    for (int i = 0; i < 3; i++)
+        assert_verdict(PLACE(m).verdicts[0], REASON_RELEASED, REASON_OVERDUE, false);
+    assert_verdict(release(m, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_OVERDUE, false);
+    struct ledger_unit u = unit(&a, m.token.unit);
+    assert_true(u.available && u.returning && u.token.generation == 2);    /* raised once, however often it was asked */
+    assert_verdict(PLACE(item(&a, "S", "bob", "q2", "2", s_unit(&a, 0, 2))).verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_clean(&a);
+}
+
+static void a_lost_reservation_is_released_without_its_unit(void **state)
+{
+    (void)state;
+    struct activity a = shop("lost", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", (struct token){0});
+    assert_verdict(release(m, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_LOST, true);
+    m.token = s_unit(&a, 0, 1);
+    assert_verdict(PLACE(m).verdicts[0], REASON_RELEASED, REASON_LOST, false);
+    assert_int_equal(unit(&a, m.token.unit).token.generation, 1);
+    assert_clean(&a);
+}
+
+/* mission §11.4: a conflict is never simply a success. */
+static void every_duplicate_has_its_own_reason(void **state)
+{
+    (void)state;
+    struct activity a = shop("dup", 9, 9, 1);
+    struct create_order first = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    assert_verdict(PLACE(first).verdicts[0], REASON_ORDERED, REASON_OK, true);
+    struct create_order twin = first;
+    twin.message = words("msg_dup_twin");
+    assert_verdict(PLACE(twin).verdicts[0], REASON_ORDERED, REASON_OK, false);                         /* reservation_id */
+    struct told request = PLACE(item(&a, "T", "ann", "q1", "2", t_unit(&a, 0, 1)));                    /* request_id */
+    assert_verdict(request.verdicts[0], REASON_RELEASED, REASON_REQUEST_REPLAY, true);
+    assert_str(request.verdicts[0].superseded_by, first.reservation);
+    struct told user = PLACE(item(&a, "S", "ann", "q2", "3", s_unit(&a, 1, 1)));                       /* activity, SKU, user */
+    assert_verdict(user.verdicts[0], REASON_RELEASED, REASON_DUPLICATE_USER, true);
+    assert_str(user.verdicts[0].superseded_by, first.reservation);
+    struct told token = PLACE(item(&a, "S", "bob", "q3", "4", s_unit(&a, 0, 1)));                      /* inventory_token_id */
+    assert_verdict(token.verdicts[0], REASON_RELEASED, REASON_TOKEN_CONFLICT, true);
+    assert_int_equal(token.verdicts[0].superseded_by.len, 0);
+    assert_int_equal(unit(&a, t_unit(&a, 0, 1).unit).token.generation, 2);    /* refused units come back, once */
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 2);
+    assert_int_equal(unit(&a, s_unit(&a, 0, 1).unit).token.generation, 1);    /* the sold one does not move */
+    assert_clean(&a);
+}
+
+static void one_batch_decides_as_if_one_by_one(void **state)
+{
+    (void)state;
+    struct activity a = shop("batch", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), other = m;
+    other.message = words("msg_batch_other");
+    struct told t = PLACE(m, other,                                            /* one reservation in two messages */
+                          item(&a, "S", "bob", "q1", "2", s_unit(&a, 0, 1)),   /* the same unit */
+                          item(&a, "T", "ann", "q2", "3", t_unit(&a, 0, 1)),   /* another SKU, same user: fine */
+                          item(&a, "S", "ann", "q3", "4", s_unit(&a, 1, 1)),   /* same user and SKU */
+                          item(&a, "T", "cat", "q5", "5", t_unit(&a, 1, 1)),
+                          item(&a, "S", "cat", "q5", "6", s_unit(&a, 2, 1)),   /* same request, other SKU */
+                          item(&a, "S", "dan", "q7", "7", s_unit(&a, 1, 1)));  /* the unit that 4 gave back, at its old generation */
+    assert_int_equal(t.reason, REASON_OK);
+    assert_verdict(t.verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_verdict(t.verdicts[1], REASON_ORDERED, REASON_OK, false);
+    assert_verdict(t.verdicts[2], REASON_RELEASED, REASON_TOKEN_CONFLICT, true);
+    assert_verdict(t.verdicts[3], REASON_ORDERED, REASON_OK, true);
+    assert_verdict(t.verdicts[4], REASON_RELEASED, REASON_DUPLICATE_USER, true);
+    assert_verdict(t.verdicts[5], REASON_ORDERED, REASON_OK, true);
+    assert_verdict(t.verdicts[6], REASON_RELEASED, REASON_REQUEST_REPLAY, true);
+    assert_str(t.verdicts[6].superseded_by, words("rsv_batch_5"));
+    assert_verdict(t.verdicts[7], REASON_RELEASED, REASON_STALE_GENERATION, true);
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 2);
+    struct audited found = audit(a.activity);
+    assert_int_equal(found.a.orders, 3);
+    assert_int_equal(found.a.holding, 3);
+    assert_int_equal(found.a.released, 4);
+    assert_int_equal(found.a.consumed, 3);
+    assert_int_equal(found.a.available, 15);
+    assert_int_equal(found.a.stock, 18);
+    assert_true(found.a.first_order_ms > 0 && found.a.last_order_ms >= found.a.first_order_ms);
+    assert_clean(&a);
+}
+
+static void a_request_that_was_released_is_never_ordered_through_another_reservation(void **state)
+{
+    (void)state;
+    struct activity a = shop("replay", 9, 9, 1);
+    assert_verdict(release(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), REASON_OVERDUE).verdicts[0], REASON_RELEASED, REASON_OVERDUE, true);
+    struct told t = PLACE(item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1)), item(&a, "S", "bob", "q1", "3", s_unit(&a, 2, 1)));
+    assert_verdict(t.verdicts[0], REASON_RELEASED, REASON_REQUEST_REPLAY, true);
+    assert_verdict(t.verdicts[1], REASON_ORDERED, REASON_OK, true);    /* a request_id belongs to its user */
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 2);
+    assert_verdict(PLACE(item(&a, "S", "ann", "q9", "4", s_unit(&a, 3, 1))).verdicts[0], REASON_ORDERED, REASON_OK, true);    /* a new request may */
+    struct looked l = look(LOOK_REQUEST, str_lit("q1"), a.activity, str_lit("ann"));
+    assert_int_equal(l.reason, REASON_OK);
+    assert_str(l.a.what.reservation, words("rsv_replay_1"));
+    assert_clean(&a);
+}
+
+static void generations_fence(void **state)
+{
+    (void)state;
+    struct activity a = shop("fence", 9, 9, 1);
+    release(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), REASON_OVERDUE);
+    struct told stale = PLACE(item(&a, "S", "bob", "q1", "2", s_unit(&a, 0, 1)));
+    assert_verdict(stale.verdicts[0], REASON_RELEASED, REASON_STALE_GENERATION, true);
+    assert_false(stale.regressed);
+    assert_int_equal(unit(&a, s_unit(&a, 0, 1).unit).token.generation, 2);
+    struct told future = PLACE(item(&a, "S", "cat", "q1", "3", s_unit(&a, 0, 7)));    /* the ledger must have gone back in time */
+    assert_verdict(future.verdicts[0], REASON_RELEASED, REASON_STALE_GENERATION, true);
+    assert_true(future.regressed);
+    assert_int_equal(unit(&a, s_unit(&a, 0, 1).unit).token.generation, 8);
+    struct told again = PLACE(item(&a, "S", "cat", "q1", "3", s_unit(&a, 0, 7)));
+    assert_false(again.regressed);
+    struct told sold = PLACE(item(&a, "S", "dan", "q1", "4", s_unit(&a, 0, 8)));
+    assert_verdict(sold.verdicts[0], REASON_ORDERED, REASON_OK, true);
+    struct told beyond = PLACE(item(&a, "S", "eve", "q1", "5", s_unit(&a, 0, 11)));    /* a sold unit jumps too, and stays sold */
+    assert_verdict(beyond.verdicts[0], REASON_RELEASED, REASON_STALE_GENERATION, true);
+    assert_true(beyond.regressed);
+    struct ledger_unit u = unit(&a, s_unit(&a, 0, 1).unit);
+    assert_true(!u.available && u.ordered && u.token.generation == 12);
+    assert_clean(&a);
+}
+
+static void a_foreign_unit_is_not_touched(void **state)
+{
+    (void)state;
+    struct activity a = shop("foreign", 5, 5, 1), b = shop("foreign2", 5, 5, 1);
+    struct told t = PLACE(item(&a, "S", "ann", "q1", "1", t_unit(&a, 0, 1)), item(&a, "S", "bob", "q1", "2", s_unit(&b, 0, 1)),
+                          item(&a, "S", "cat", "q1", "3", (struct token){900000000, 1}), item(&a, "T", "dan", "q1", "4", t_unit(&a, 0, 1)));
+    for (int i = 0; i < 3; i++)
+        assert_verdict(t.verdicts[i], REASON_RELEASED, REASON_TOKEN_FOREIGN, true);
+    assert_verdict(t.verdicts[3], REASON_ORDERED, REASON_OK, true);
+    assert_int_equal(unit(&b, s_unit(&b, 0, 1).unit).token.generation, 1);
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+static void a_message_id_belongs_to_one_reservation(void **state)
+{
+    (void)state;
+    struct activity a = shop("reuse", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), thief = item(&a, "S", "bob", "q2", "2", s_unit(&a, 1, 1));
+    PLACE(m);
+    thief.message = m.message;
+    struct told t = PLACE(thief, item(&a, "S", "cat", "q3", "3", s_unit(&a, 2, 1)));
+    assert_verdict(t.verdicts[0], REASON_MESSAGE_ID_REUSED, REASON_OK, false);
+    assert_verdict(t.verdicts[1], REASON_ORDERED, REASON_OK, true);
+    assert_int_equal(look(LOOK_RESERVATION, thief.reservation, a.activity, (struct str){0}).reason, REASON_NOT_FOUND);
+    assert_int_equal(unit(&a, thief.token.unit).token.generation, 1);
+    assert_clean(&a);
+}
+
+static void poison_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    struct activity a = shop("poison", 5, 5, 1);
+    struct create_order good = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), bad = item(&a, "S", "bob", "q2", "2", s_unit(&a, 1, 1));
+    bad.user = (struct str){"\xff\xfe", 2};
+    assert_int_equal(PLACE(good, bad).reason, REASON_POISON);
+    bad.user = words("%0300d", 7);
+    assert_int_equal(PLACE(good, bad).reason, REASON_POISON);
+    bad.user = (struct str){"a\0b", 3};
+    assert_int_equal(PLACE(good, bad).reason, REASON_POISON);
+    assert_int_equal(look(LOOK_RESERVATION, good.reservation, a.activity, (struct str){0}).reason, REASON_NOT_FOUND);
+    assert_true(unit(&a, good.token.unit).available);
+    assert_verdict(PLACE(good).verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_clean(&a);
+}
+
+static void a_full_batch_is_taken(void **state)
+{
+    (void)state;
+    struct activity a = shop("full", LEDGER_BATCH_MAX, 1, 1);
+    struct create_order items[LEDGER_BATCH_MAX];
+    for (int i = 0; i < LEDGER_BATCH_MAX; i++)
+        items[i] = item(&a, "S", words("u%d%c", i, 0).ptr, "q", words("%d%c", i, 0).ptr, s_unit(&a, LEDGER_BATCH_MAX - 1 - i, 1));
+    for (int turn = 0; turn < 2; turn++) {
+        struct told t = place(items, LEDGER_BATCH_MAX);
+        assert_int_equal(t.reason, REASON_OK);
+        for (int i = 0; i < LEDGER_BATCH_MAX; i++)
+            assert_verdict(t.verdicts[i], REASON_ORDERED, REASON_OK, turn == 0);
+    }
+    assert_clean(&a);
+}
+
+/* ---- look ---- */
+
+static void a_look_finds_by_each_key_and_never_for_strangers(void **state)
+{
+    (void)state;
+    struct activity a = shop("look", 5, 5, 1);
+    struct create_order m = item(&a, "T", "ann", "q1", "1", t_unit(&a, 0, 1));
+    struct str order = PLACE(m).verdicts[0].order, none = {0};
+    struct looked found[] = {look(LOOK_RESERVATION, m.reservation, none, none), look(LOOK_RESERVATION, m.reservation, a.activity, m.user),
+                             look(LOOK_REQUEST, m.request, a.activity, m.user), look(LOOK_ORDER, order, none, m.user), look(LOOK_ORDER, order, none, none)};
+    for (size_t i = 0; i < countof(found); i++) {
+        const struct ledger_look_answer *l = &found[i].a;
+        assert_int_equal(found[i].reason, REASON_OK);
+        assert_true(l->decided && l->has_order && !l->parked && l->decided_ms > 0);
+        assert_int_equal(l->verdict.outcome, REASON_ORDERED);
+        assert_str(l->verdict.order, order);
+        assert_str(l->what.reservation, m.reservation);
+        assert_str(l->what.message, m.message);
+        assert_str(l->order.order, order);
+        assert_str(l->order.user, m.user);
+        assert_str(l->order.currency, str_lit("EUR"));
+        assert_int_equal(l->order.amount, 250);
+        assert_int_equal(l->order.state, ORDER_CREATED);
+        assert_true(l->order.token.unit == m.token.unit && l->order.token.generation == 1);
+        assert_in_range(l->order.pay_deadline_ms - l->order.created_ms, 899000, 901000);
+        assert_int_equal(l->what.created_ms, m.created_ms);
+    }
+    struct str eve = str_lit("eve");
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, eve).reason, REASON_NOT_FOUND);
+    assert_int_equal(look(LOOK_ORDER, order, none, eve).reason, REASON_NOT_FOUND);
+    assert_int_equal(look(LOOK_REQUEST, m.request, a.activity, eve).reason, REASON_NOT_FOUND);
+    assert_int_equal(look(LOOK_REQUEST, m.request, str_lit("elsewhere"), m.user).reason, REASON_NOT_FOUND);
+    assert_int_equal(look(LOOK_RESERVATION, str_lit("rsv_none"), none, none).reason, REASON_NOT_FOUND);
+}
+
+/* ---- queues ---- */
+
+struct grant {
+    size_t count;
+    struct leased leased[16];
+};
+static void keep_grant(struct seen *s, const void *result)
+{
+    const struct lease_answer *a = result;
+    struct grant *g = s->into;
+    g->count = a->count;
+    for (size_t i = 0; i < a->count; i++) {
+        g->leased[i] = a->leased[i];
+        g->leased[i].identity = words(STR_FMT, STR_ARG(a->leased[i].identity));
+    }
+}
+static struct grant lease(const char *topic, const char *owner, size_t count)
+{
+    struct queue queues[16];
+    int64_t starts[16];
+    for (size_t i = 0; i < count; i++) {
+        queues[i] = (struct queue){str_lit("broker"), str_of(topic), (int32_t)i};
+        starts[i] = 100 + (int64_t)i;
+    }
+    struct grant g = {0};
+    struct seen seen = SEEN(.keep = keep_grant, .into = &g);
+    struct str group = words("group-%s", topic);
+    ledger_lease(world->ledger, &(struct lease_ask){.group = group, .owner = str_of(owner), .queues = queues, .starts = starts, .count = count}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return g;
+}
+
+static void leases_are_exclusive_and_fair_and_end(void **state)
+{
+    (void)state;
+    struct grant one = lease("fair", "one", 5), two;
+    assert_int_equal(one.count, 5);
+    assert_int_equal(one.leased[2].next, 102);    /* a queue first seen starts at its start */
+    assert_int_equal(one.leased[2].identity.len, 0);
+    two = lease("fair", "two", 5);
+    assert_int_equal(two.count, 0);               /* all are taken for now */
+    one = lease("fair", "one", 5);
+    assert_int_equal(one.count, 3);               /* and what is above its share it gives up */
+    two = lease("fair", "two", 5);
+    assert_int_equal(two.count, 2);
+    for (size_t i = 0; i < one.count; i++)
+        for (size_t k = 0; k < two.count; k++)
+            assert_true(one.leased[i].queue != two.leased[k].queue);
+    assert_int_equal(lease("fair", "three", 5).count, 0);
+    let_pass(3300);                               /* nobody renews */
+    assert_int_equal(lease("fair", "three", 5).count, 5);
+}
+
+static struct told place_for(const char *topic, const char *owner, int32_t queue, int64_t from, int64_t to, const char *identity, struct create_order m)
+{
+    struct queue_prefix prefix = {{str_lit("broker"), str_of(topic), queue}, from, to, str_of(identity)};
+    struct told told = {0};
+    struct seen seen = SEEN(.keep = told_keep, .into = &told);
+    struct place_ask ask = {.group = words("group-%s", topic), .owner = str_of(owner), .prefixes = &prefix, .prefix_count = 1, .items = &m, .count = 1};
+    ledger_place(world->ledger, &ask, &seen.waiter);
+    told.reason = seen_await(world, &seen);
+    return told;
+}
+
+static void offsets_move_with_their_verdicts_and_never_skip(void **state)
+{
+    (void)state;
+    struct activity a = shop("offset", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), next = item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1));
+    assert_int_equal(place_for("offset", "one", 0, 100, 101, "I0", m).reason, REASON_QUEUE_LOST);    /* never leased: not known */
+    lease("offset", "one", 2);
+    assert_int_equal(place_for("offset", "one", 0, 101, 102, "I1", m).reason, REASON_QUEUE_LOST);
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, (struct str){0}).reason, REASON_NOT_FOUND);
+    assert_int_equal(place_for("offset", "one", 0, 100, 103, "I2", m).reason, REASON_OK);
+    assert_int_equal(place_for("offset", "one", 0, 100, 104, "I3", next).reason, REASON_QUEUE_LOST);
+    assert_true(unit(&a, next.token.unit).available);
+    struct grant g = lease("offset", "one", 2);
+    assert_int_equal(g.leased[0].next, 103);
+    assert_str(g.leased[0].identity, str_lit("I2"));
+    assert_int_equal(g.leased[1].next, 101);
+    /* one queue stands, the other does not: neither moves */
+    struct queue_prefix both[] = {{{str_lit("broker"), str_lit("offset"), 1}, 101, 102, str_lit("J")}, {{str_lit("broker"), str_lit("offset"), 0}, 99, 104, str_lit("J")}};
+    struct told told = {0};
+    struct seen seen = SEEN(.keep = told_keep, .into = &told);
+    struct place_ask ask = {.group = str_lit("group-offset"), .owner = str_lit("one"), .prefixes = both, .prefix_count = 2, .items = &next, .count = 1};
+    ledger_place(world->ledger, &ask, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_QUEUE_LOST);
+    assert_int_equal(lease("offset", "one", 2).leased[1].next, 101);
+    both[1].from = 103;
+    struct seen more = SEEN(.keep = told_keep, .into = &told);
+    ledger_place(world->ledger, &ask, &more.waiter);
+    assert_int_equal(seen_await(world, &more), REASON_OK);
+    g = lease("offset", "one", 2);
+    assert_true(g.leased[0].next == 104 && g.leased[1].next == 102);
+}
+
+static void a_batch_renews_its_lease(void **state)
+{
+    (void)state;
+    struct activity a = shop("renew", 9, 9, 1);
+    lease("renew", "one", 1);
+    let_pass(2000);
+    assert_int_equal(place_for("renew", "one", 0, 100, 101, "I", item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1))).reason, REASON_OK);
+    let_pass(2000);
+    assert_int_equal(lease("renew", "two", 1).count, 0);
+    let_pass(1500);
+    assert_int_equal(lease("renew", "two", 1).count, 1);
+}
+
+/* ---- outbox ---- */
+
+static void an_order_is_told_to_store_and_world(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("outbox", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    PLACE(m);
+    struct claimed c = claim(400);
+    assert_int_equal(c.count, 2);
+    const struct outbox_row *status = row_of(&c, OUTBOX_STATUS, m.reservation, 0), *event = row_of(&c, OUTBOX_EVENT, m.reservation, 0);
+    assert_true(status && event);
+    assert_int_equal(status->state, RESERVATION_ORDERED);
+    assert_str(status->user, m.user);
+    assert_str(status->sku, m.sku);
+    assert_str(status->request, m.request);
+    assert_str(status->activity, a.activity);
+    assert_true(status->token.unit == m.token.unit && status->token.generation == 1);
+    assert_true(status->activity_number == a.number && status->epoch == 1 && status->buckets == 1 && !status->rebuilding);
+    assert_true(event->body.len > 0);
+    assert_str(event->topic_key, words("ord_outbox_1"));
+
+    assert_int_equal(claim(400).count, 0);                                    /* held */
+    let_pass(500);
+    assert_int_equal(claim(60000).count, 2);                                  /* the hold has ended: again */
+    finish(&(struct finish_item){status->row, status->version + 1}, 1);       /* another version: stays */
+    PLACE(m);                                                                 /* told again: renewed, and free at once */
+    struct claimed renewed = claim(60000);
+    assert_int_equal(renewed.count, 1);
+    assert_int_equal(renewed.rows[0].row, status->row);
+    assert_true(renewed.rows[0].version > status->version);
+    finish(&(struct finish_item){status->row, status->version}, 1);           /* the old version does not take away the new telling */
+    let_pass(100);
+    PLACE(m);
+    struct claimed once_more = claim(60000);
+    assert_int_equal(once_more.count, 1);
+    finish((struct finish_item[]){{once_more.rows[0].row, once_more.rows[0].version}, {event->row, event->version}}, 2);
+    assert_true(!unit(&a, m.token.unit).returning);
+    struct audited found = audit(a.activity);
+    assert_int_equal(found.a.outbox, 0);
+}
+
+static void a_return_goes_home_and_a_stale_one_is_known(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("return", 9, 9, 4);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 2, 1));
+    uint8_t home = unit(&a, m.token.unit).home;
+    release(m, REASON_OVERDUE);
+    struct claimed c = claim(200);
+    const struct outbox_row *back = row_of(&c, OUTBOX_RETURN, (struct str){0}, m.token.unit), *status = row_of(&c, OUTBOX_STATUS, m.reservation, 0);
+    assert_true(back && status);
+    assert_true(back->token.generation == 2 && !back->stale && back->home == home && back->buckets == 4);
+    assert_str(back->sku, str_lit("S"));
+    assert_true(status->state == RESERVATION_RELEASED && status->why == REASON_OVERDUE);
+    assert_true(unit(&a, m.token.unit).returning);
+    release(item(&a, "S", "bob", "q1", "2", s_unit(&a, 2, 2)), REASON_OVERDUE);    /* it leaves again before it was delivered */
+    let_pass(300);
+    c = claim(60000);
+    size_t stale = 0, present = 0;
+    for (size_t i = 0; i < c.count; i++)
+        if (c.rows[i].kind == OUTBOX_RETURN) {
+            stale += c.rows[i].stale && c.rows[i].token.generation == 2;
+            present += !c.rows[i].stale && c.rows[i].token.generation == 3;
+        }
+    assert_true(stale == 1 && present == 1);
+    struct finish_item items[LEDGER_BATCH_MAX];
+    for (size_t i = 0; i < c.count; i++)
+        items[i] = (struct finish_item){c.rows[i].row, c.rows[i].version};
+    finish(items, c.count);
+    assert_false(unit(&a, m.token.unit).returning);
+    release(item(&a, "S", "bob", "q1", "2", s_unit(&a, 2, 2)), REASON_OVERDUE);    /* asked again: told again, unit and all */
+    c = claim(60000);
+    back = row_of(&c, OUTBOX_RETURN, (struct str){0}, m.token.unit);
+    assert_true(back && back->token.generation == 3 && !back->stale);
+    release(m, REASON_OVERDUE);                                                    /* its unit has moved on: only the status */
+    c = claim(60000);
+    assert_true(row_of(&c, OUTBOX_STATUS, m.reservation, 0) && !row_of(&c, OUTBOX_RETURN, (struct str){0}, m.token.unit));
+    finish_all();
+}
+
+static void a_duplicate_is_told_what_stands_instead(void **state)
+{
+    (void)state;
+    struct activity a = shop("instead", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), twin = item(&a, "S", "ann", "q2", "2", s_unit(&a, 1, 1));
+    PLACE(m);
+    finish_all();
+    PLACE(twin);
+    struct claimed c = claim(60000);
+    const struct outbox_row *status = row_of(&c, OUTBOX_STATUS, twin.reservation, 0);
+    assert_true(status != NULL);
+    assert_true(status->state == RESERVATION_RELEASED && status->why == REASON_DUPLICATE_USER);
+    assert_str(status->superseded_by, m.reservation);
+    assert_str(status->superseded_request, m.request);
+    assert_str(status->superseded_sku, m.sku);
+    assert_true(row_of(&c, OUTBOX_RETURN, (struct str){0}, twin.token.unit) != NULL);
+    finish_all();
+}
+
+/* ---- park ---- */
+
+static enum reason park(const char *topic, const struct queue_prefix *prefix, struct str body, const struct create_order *what, enum reason why)
+{
+    struct seen seen = SEEN(.into = NULL);
+    struct park_ask ask = {.group = words("group-%s", topic), .owner = str_lit("one"), .prefix = prefix, .body = body, .key = str_lit("the-key"), .what = what, .why = why};
+    ledger_park(world->ledger, &ask, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+static void what_cannot_be_taken_goes_to_a_person(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("park", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    lease("park", "one", 1);
+    struct queue_prefix at = {{str_lit("broker"), str_lit("park"), 0}, 100, 101, str_lit("P")};
+    struct str body = {"\0\xff not json", 11};
+    assert_int_equal(park("park", &at, body, NULL, REASON_MESSAGE_UNREADABLE), REASON_OK);
+    assert_int_equal(park("park", &at, body, NULL, REASON_MESSAGE_UNREADABLE), REASON_QUEUE_LOST);
+    assert_int_equal(lease("park", "one", 1).leased[0].next, 101);
+    struct claimed c = claim(60000);
+    assert_int_equal(c.count, 1);
+    assert_int_equal(c.rows[0].kind, OUTBOX_DEAD_LETTER);
+    assert_true(c.rows[0].body.len > 0);
+
+    assert_int_equal(park("park", NULL, str_lit("{}"), &m, REASON_POISON), REASON_OK);
+    assert_int_equal(park("park", NULL, str_lit("{}"), &m, REASON_POISON), REASON_OK);    /* twice is once */
+    c = claim(60000);
+    assert_int_equal(c.count, 2);
+    const struct outbox_row *status = row_of(&c, OUTBOX_STATUS, m.reservation, 0);
+    assert_true(status && status->state == RESERVATION_MANUAL_REVIEW);
+    assert_str(status->user, m.user);
+    struct looked l = look(LOOK_RESERVATION, m.reservation, a.activity, m.user);
+    assert_int_equal(l.reason, REASON_OK);
+    assert_true(l.a.parked && !l.a.decided && !l.a.has_order);
+    l = look(LOOK_REQUEST, m.request, a.activity, m.user);
+    assert_true(l.reason == REASON_OK && l.a.parked);
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, str_lit("eve")).reason, REASON_NOT_FOUND);
+
+    assert_verdict(PLACE(m).verdicts[0], REASON_ORDERED, REASON_OK, true);    /* still decidable */
+    c = claim(60000);
+    status = row_of(&c, OUTBOX_STATUS, m.reservation, 0);
+    assert_true(status && status->state == RESERVATION_ORDERED);
+    finish_all();
+    assert_clean(&a);
+}
+
+/* ---- many at once ---- */
+
+#define CROWD 12
+static bool crowd_told(void *arg)
+{
+    struct seen *seen = arg;
+    for (int i = 0; i < CROWD; i++)
+        if (!seen[i].woken)
+            return false;
+    return true;
+}
+
+/* The same unit, request and reservation wanted by many calls in flight at once: exactly one order. */
+static void calls_in_flight_collide_safely(void **state)
+{
+    (void)state;
+    struct activity a = shop("crowd", 4, 4, 1);
+    static struct told told[CROWD];
+    static struct seen seen[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        struct create_order items[] = {item(&a, "S", "ann", "q1", "same", s_unit(&a, 0, 1)),
+                                       item(&a, "S", words("u%d%c", i, 0).ptr, "q", words("unit%d%c", i, 0).ptr, s_unit(&a, 1, 1)),
+                                       item(&a, "T", "bob", "q", words("user%d%c", i, 0).ptr, t_unit(&a, i % 4, 1))};
+        seen[i] = SEEN(.keep = told_keep, .into = &told[i]);
+        ledger_place(world->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = items, .count = 3}, &seen[i].waiter);
+    }
+    assert_true(world->run(world, crowd_told, seen, 10000));
+    int fresh_same = 0, ordered_unit = 0, ordered_user = 0;
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(seen[i].reason, REASON_OK);
+        assert_int_equal(told[i].verdicts[0].outcome, REASON_ORDERED);
+        fresh_same += told[i].verdicts[0].fresh;
+        ordered_unit += told[i].verdicts[1].outcome == REASON_ORDERED;
+        ordered_user += told[i].verdicts[2].outcome == REASON_ORDERED;
+    }
+    assert_int_equal(fresh_same, 1);
+    assert_int_equal(ordered_unit, 1);
+    assert_int_equal(ordered_user, 1);
+    assert_clean(&a);
+}
+
+/* Random batches over few units, users and requests: no verdict ever turns, and the books are clean at the end. */
+static void random_batches_keep_every_rule(void **state)
+{
+    (void)state;
+    enum { STOCK = 12, RESERVATIONS = 400, ROUNDS = 250 };
+    struct activity a = shop("random", STOCK, STOCK, 2);
+    static struct create_order reservations[RESERVATIONS];
+    static struct verdict known[RESERVATIONS];
+    uint64_t x = 0x9e3779b97f4a7c15;
+#define CHANCE(n) (x ^= x << 13, x ^= x >> 7, x ^= x << 17, (int64_t)(x % (uint64_t)(n)))
+    for (int i = 0; i < RESERVATIONS; i++) {
+        bool s = CHANCE(2);
+        int64_t nth = CHANCE(STOCK);
+        uint32_t generation = 1 + (uint32_t)CHANCE(4);
+        const char *user = words("u%d%c", (int)CHANCE(30), 0).ptr, *request = words("q%d%c", (int)CHANCE(4), 0).ptr;
+        reservations[i] = item(&a, s ? "S" : "T", user, request, words("%d%c", i, 0).ptr, s ? s_unit(&a, nth, generation) : t_unit(&a, nth, generation));
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        struct create_order batch[16];
+        size_t which[16], n = 1 + (size_t)CHANCE(16);
+        for (size_t i = 0; i < n; i++)
+            batch[i] = reservations[which[i] = (size_t)CHANCE(RESERVATIONS)];
+        bool releasing = CHANCE(4) == 0;
+        struct told t = releasing ? release(batch[0], REASON_OVERDUE) : place(batch, n);
+        assert_int_equal(t.reason, REASON_OK);
+        for (size_t i = 0; i < (releasing ? 1 : n); i++) {
+            struct verdict *was = &known[which[i]], *is = &t.verdicts[i];
+            assert_true(is->outcome == REASON_ORDERED || is->outcome == REASON_RELEASED);
+            if (was->order.ptr) {
+                assert_int_equal(was->outcome, is->outcome);
+                assert_int_equal(was->why, is->why);
+                assert_false(is->fresh);
+            }
+            *was = *is;
+        }
+    }
+    assert_clean(&a);
+    finish_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_activity_is_created_once),
+        cmocka_unit_test(other_terms_conflict),
+        cmocka_unit_test(every_move_is_in_the_table),
+        cmocka_unit_test(activities_are_listed),
+        cmocka_unit_test(the_first_to_insert_decides_an_order),
+        cmocka_unit_test(a_release_decides_and_the_late_message_does_nothing),
+        cmocka_unit_test(a_lost_reservation_is_released_without_its_unit),
+        cmocka_unit_test(every_duplicate_has_its_own_reason),
+        cmocka_unit_test(one_batch_decides_as_if_one_by_one),
+        cmocka_unit_test(a_request_that_was_released_is_never_ordered_through_another_reservation),
+        cmocka_unit_test(generations_fence),
+        cmocka_unit_test(a_foreign_unit_is_not_touched),
+        cmocka_unit_test(a_message_id_belongs_to_one_reservation),
+        cmocka_unit_test(poison_leaves_nothing_behind),
+        cmocka_unit_test(a_full_batch_is_taken),
+        cmocka_unit_test(a_look_finds_by_each_key_and_never_for_strangers),
+        cmocka_unit_test(leases_are_exclusive_and_fair_and_end),
+        cmocka_unit_test(offsets_move_with_their_verdicts_and_never_skip),
+        cmocka_unit_test(a_batch_renews_its_lease),
+        cmocka_unit_test(an_order_is_told_to_store_and_world),
+        cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
+        cmocka_unit_test(a_duplicate_is_told_what_stands_instead),
+        cmocka_unit_test(what_cannot_be_taken_goes_to_a_person),
+        cmocka_unit_test(calls_in_flight_collide_safely),
+        cmocka_unit_test(random_batches_keep_every_rule),
+    };
+    return cmocka_run_group_tests_name("ledger", tests, open_world, close_world);
+}

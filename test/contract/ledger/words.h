@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * words.h: the words in which the ledger's tests speak: an item, a batch, what was told. Everything copied, nothing freed: tests are short. */
+#pragma once
+#include "world.h"
+
+extern struct world *world;
+
+struct str words(const char *format, ...) __attribute__((format(printf, 1, 2)));    /* a text that stays */
+void let_pass(uint32_t ms);
+
+struct activity shop(const char *name, int64_t stock_s, int64_t stock_t, uint8_t buckets);    /* creates it, with SKUs S and T, in `world` */
+struct create_order item(const struct activity *, const char *sku, const char *user, const char *request, const char *reservation, struct token);
+
+struct told {
+    enum reason reason;
+    size_t count;
+    bool regressed;
+    struct verdict verdicts[LEDGER_BATCH_MAX];
+};
+struct told place(const struct create_order *items, size_t count);
+struct told place_from(const struct queue_prefix *prefixes, size_t prefix_count, struct str owner, const struct create_order *items, size_t count);
+struct told release(struct create_order what, enum reason why);
+#define PLACE(...) place((struct create_order[]){__VA_ARGS__}, countof(((struct create_order[]){__VA_ARGS__})))
+void told_keep(struct seen *, const void *);
+
+struct looked {
+    enum reason reason;
+    struct ledger_look_answer a;
+};
+struct looked look(enum look_by by, struct str id, struct str activity, struct str user);
+
+struct claimed {
+    size_t count;
+    uint64_t waiting;
+    struct outbox_row rows[LEDGER_BATCH_MAX];
+};
+struct claimed claim(uint32_t hold_ms);
+void finish(const struct finish_item *items, size_t count);
+void finish_all(void);                                   /* claims and finishes until nothing is left */
+const struct outbox_row *row_of(const struct claimed *, enum outbox_kind, struct str reservation, int64_t unit);
+
+struct listed {
+    size_t count;
+    struct ledger_unit units[256];
+};
+struct listed units(const struct activity *, int64_t after, int32_t bucket, bool available, size_t limit);
+struct ledger_unit unit(const struct activity *, int64_t unit);
+
+struct audited {
+    struct audit_answer a;
+    struct finding findings[64];
+};
+struct audited audit(struct str activity);
