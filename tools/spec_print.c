@@ -182,6 +182,21 @@ static void metrics(void)
 #undef METRIC
 }
 
+static void routes(void)
+{
+    head("Routes", "spec/route.def, spec/admin_route.def", "Every path that is answered. Errors are `application/problem+json` with a `code` of the reasons page.");
+    puts("\n## Public");
+    HEADER("method", "path", "what it does");
+#define ROUTE(symbol, method, path, text) ROW(#method, code(path), text);
+#include "route.def"
+#undef ROUTE
+    puts("\n## Admin\n\nOn a listener of its own that never faces the public.");
+    HEADER("method", "path", "where", "what it does");
+#define ADMIN_ROUTE(symbol, method, path, who, text) ROW(#method, code(path), strcmp(#who, "ANY") == 0 ? "admin, health" : "admin", text);
+#include "admin_route.def"
+#undef ADMIN_ROUTE
+}
+
 static void verbs(void)
 {
     head("Verbs", "spec/verb.def",
@@ -216,7 +231,7 @@ static const struct {
     const char *name;
     void (*print)(void);
 } pages[] = {
-    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"verbs.md", verbs}, {"bounds.md", bounds},
+    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds},
     {"reservation.dot", reservation_dot}, {"order.dot", order_dot}, {"activity.dot", activity_dot},
 };
 

@@ -89,11 +89,11 @@ static void answer_health(struct http_exchange *x, enum health_question q)
     http_answer(x, good ? 200 : 503, str_lit(TEXT_TYPE), body, str_lit("Cache-Control: no-store\r\n"));
 }
 
-static void get_livez(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_LIVE); }
-static void get_readyz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_READY); }
-static void get_startupz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_STARTED); }
+static void answer_livez(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_LIVE); }
+static void answer_readyz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_READY); }
+static void answer_startupz(struct http_exchange *x, struct str id) { (void)id, answer_health(x, HEALTH_STARTED); }
 
-static void get_metrics(struct http_exchange *x, struct str id)
+static void answer_metrics(struct http_exchange *x, struct str id)
 {
     struct buf out = buf_growing(ANSWER_MAX);
     (void)id;
@@ -103,7 +103,7 @@ static void get_metrics(struct http_exchange *x, struct str id)
     buf_free(&out);
 }
 
-static void get_version(struct http_exchange *x, struct str id)
+static void answer_version(struct http_exchange *x, struct str id)
 {
     struct buf out = buf_growing(4096);
     (void)id;
@@ -123,7 +123,7 @@ static void created(struct waiter *w, enum reason reason, const void *result)
     answer_json(op->x, 201, &out);
 }
 
-static void post_activities(struct http_exchange *x, struct str id)
+static void answer_create(struct http_exchange *x, struct str id)
 {
     struct admin_op *op = op_new(x);
     struct activity_create ask = {.actor = str_lit("admin api")};
@@ -183,8 +183,9 @@ static void ask_list(struct http_exchange *x, struct str id, bool page)
     ledger_activities(op->api->options.ports->ledger, &op->waiter);
 }
 
-static void get_activities(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
-static void get_page(struct http_exchange *x, struct str id) { ask_list(x, id, true); }
+static void answer_activities(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
+static void answer_activity(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
+static void answer_page(struct http_exchange *x, struct str id) { ask_list(x, id, true); }
 
 static void write_move(struct buf *out, const struct control *c)
 {
@@ -233,11 +234,11 @@ static void move(struct http_exchange *x, struct str id, enum activity_event eve
         refuse(x, as_answer(op->control.reason), str_lit("too many moves are under way"));
 }
 
-static void post_warm(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_WARM); }
-static void post_open(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_OPEN); }
-static void post_pause(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_PAUSE); }
-static void post_resume(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_RESUME); }
-static void post_close(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_CLOSE); }
+static void answer_warm(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_WARM); }
+static void answer_open(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_OPEN); }
+static void answer_pause(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_PAUSE); }
+static void answer_resume(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_RESUME); }
+static void answer_close(struct http_exchange *x, struct str id) { move(x, id, ACTIVITY_EVENT_CLOSE); }
 
 /* ---- conservation ------------------------------------------------------------------------------------------------------------------- */
 
@@ -310,7 +311,7 @@ static void counted(struct conservation *c)
     answer_json(x, 200, &out);
 }
 
-static void get_conservation(struct http_exchange *x, struct str id)
+static void answer_conservation(struct http_exchange *x, struct str id)
 {
     struct admin_op *op = op_new(x);
     struct conservation_options options = conservation_options_default();
@@ -337,7 +338,7 @@ static void told(struct explain *e)
     answer_json(x, 200, &out);
 }
 
-static void get_explain(struct http_exchange *x, struct str id)
+static void answer_explain(struct http_exchange *x, struct str id)
 {
     struct admin_op *op = op_new(x);
     if (op->api->deep == DEEP_MAX)
@@ -350,29 +351,17 @@ static void get_explain(struct http_exchange *x, struct str id)
 
 /* ---- routes --------------------------------------------------------------------------------------------------------------------------- */
 
-struct admin_route {
+#define WHO_ANY false
+#define WHO_ADMIN true
+static const struct {
     enum http_method method;
     const char *path;      /* {} stands for one id */
     bool full;
     void (*answer)(struct http_exchange *x, struct str id);
-};
-static const struct admin_route routes[] = {
-    {HTTP_GET, "/", true, get_page},
-    {HTTP_GET, "/livez", false, get_livez},
-    {HTTP_GET, "/readyz", false, get_readyz},
-    {HTTP_GET, "/startupz", false, get_startupz},
-    {HTTP_GET, "/metrics", false, get_metrics},
-    {HTTP_GET, "/version", false, get_version},
-    {HTTP_POST, "/admin/v1/activities", true, post_activities},
-    {HTTP_GET, "/admin/v1/activities", true, get_activities},
-    {HTTP_GET, "/admin/v1/activities/{}", true, get_activities},
-    {HTTP_POST, "/admin/v1/activities/{}/warm", true, post_warm},
-    {HTTP_POST, "/admin/v1/activities/{}/open", true, post_open},
-    {HTTP_POST, "/admin/v1/activities/{}/pause", true, post_pause},
-    {HTTP_POST, "/admin/v1/activities/{}/resume", true, post_resume},
-    {HTTP_POST, "/admin/v1/activities/{}/close", true, post_close},
-    {HTTP_GET, "/admin/v1/activities/{}/conservation", true, get_conservation},
-    {HTTP_GET, "/admin/v1/explain/{}", true, get_explain},
+} routes[] = {
+#define ADMIN_ROUTE(symbol, method, path, who, text) {HTTP_##method, path, WHO_##who, answer_##symbol},
+#include "admin_route.def"
+#undef ADMIN_ROUTE
 };
 
 static bool path_fits(const char *pattern, struct str path, struct str *id)

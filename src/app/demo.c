@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * demo.c: `seckill demo`: the same core objects, the same HTTP servers, over engines that live in memory (src/sim). Nothing is installed, nothing
+ * is kept. With --once a crowd comes in over HTTP, the audit judges, and it ends. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "await.h"
+#include "check.h"
+#include "control.h"
+#include "imagine.h"
+#include "json.h"
+#include "roles.h"
+#include "rush.h"
+#include "verb.h"
+
+#define DEMO_ACTIVITY "act_demo"
+#define DEMO_SKU "sku_demo"
+#define DAY_MS (24 * 3600 * 1000LL)
+#define CONNECTIONS 128
+
+struct demo {
+    const struct call *call;
+    struct config config;         /* as called, but for the addresses of --once */
+    uv_loop_t loop;
+    struct imagined imagined;
+    struct ports ports;
+    struct roles *roles;
+    uv_signal_t term, interrupt;
+    bool draining, drained;
+};
+
+/* ---- an open sale -------------------------------------------------------------------------------------------------------------------------- */
+
+static void create(struct demo *d)
+{
+    struct sku sku = {.sku = str_lit(DEMO_SKU), .stock = call_number(d->call, "stock"), .price = 9900, .currency = str_lit("CNY")};
+    int64_t now = clock_now_ms(d->ports.clock);
+    struct activity_create ask = {.actor = str_lit("demo"),
+        .activity = {.activity = str_lit(DEMO_ACTIVITY), .title = str_lit("The demo sale"), .buckets = (uint8_t)d->config.activity_buckets, .starts_ms = now - 1000,
+                     .ends_ms = now + DAY_MS, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1}};
+    struct await a = AWAIT();
+    ledger_activity_create(d->ports.ledger, &ask, &a.waiter);
+    enum reason reason = await_run(&a, &d->loop);
+    check(reason == REASON_OK);
+}
+
+struct moving {
+    struct control control;
+    bool done;
+};
+static void moved(struct control *c) { container_of(c, struct moving, control)->done = true; }
+
+static void move(struct demo *d, struct controller *controller, enum activity_event event)
+{
+    struct moving m = {.control = {.activity = str_lit(DEMO_ACTIVITY), .event = event, .actor = str_lit("demo"), .done = moved}};
+    bool started = control_start(controller, &m.control);
+    check(started);
+    while (!m.done)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    check(m.control.reason == REASON_OK);
+}
+
+static void open_sale(struct demo *d)
+{
+    struct controller *controller = controller_new(d->ports.store, d->ports.ledger, d->ports.clock, 1, control_options_default());
+    check(controller != NULL);
+    create(d);
+    move(d, controller, ACTIVITY_EVENT_WARM);
+    move(d, controller, ACTIVITY_EVENT_OPEN);
+    controller_free(controller);
+}
+
+/* ---- leaving -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void set_flag(void *flag) { *(bool *)flag = true; }
+
+static void on_end(uv_signal_t *handle, int number)
+{
+    struct demo *d = handle->data;
+    (void)number;
+    if (d->draining)
+        _exit(LEAVE_INTERRUPTED);
+    d->draining = true;
+    roles_drain(d->roles, (uint32_t)d->config.drain_timeout_ms, set_flag, &d->drained);
+}
+
+static void run_until_drained(struct demo *d)
+{
+    uv_signal_t *const handles[] = {&d->term, &d->interrupt};
+    for (size_t i = 0; i < countof(handles); i++) {
+        uv_signal_init(&d->loop, handles[i]);
+        handles[i]->data = d;
+        uv_signal_start(handles[i], on_end, i == 0 ? SIGTERM : SIGINT);
+    }
+    while (!d->drained)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    for (size_t i = 0; i < countof(handles); i++)
+        uv_close((uv_handle_t *)handles[i], NULL);
+}
+
+static void say_banner(const struct demo *d)
+{
+    fprintf(stderr,
+            "\n  seckill demo: everything is in memory and gone when this ends. NOT FOR PRODUCTION.\n\n"
+            "  public   http://%s      activity " DEMO_ACTIVITY ", " DEMO_SKU ", %lld units, open\n"
+            "  admin    http://%s\n"
+            "  try      seckill buy --http-listen %s\n"
+            "           curl -d '{\"activity_id\":\"" DEMO_ACTIVITY "\",\"sku_id\":\"" DEMO_SKU "\",\"request_id\":\"r1\",\"user_id\":\"u1\"}' "
+            "-H 'Content-Type: application/json' http://%s/v1/reservations\n"
+            "  stop     Ctrl-C\n\n",
+            d->config.http_listen, (long long)call_number(d->call, "stock"), d->config.admin_listen, d->config.http_listen, d->config.http_listen);
+}
+
+/* ---- once ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static int print_once(const struct demo *d, const struct crowd_result *result, const struct audit *audit, uint32_t users)
+{
+    struct buf out = buf_growing(64 * 1024);
+    if (!d->call->json) {
+        crowd_print(result, stdout);
+        audit_print_table(audit, stdout);
+    }
+    rush_write_json(&out, result, audit);
+    check(buf_ok(&out));
+    printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
+    buf_free(&out);
+    return rush_leave(result, audit, users);
+}
+
+static int sell_once(struct demo *d)
+{
+    char host[32], prefix[] = "demo";
+    bool done = false, drained = false;
+    struct crowd_options options = {.host = host, .activity = DEMO_ACTIVITY, .sku = DEMO_SKU, .prefix = prefix, .users = (uint32_t)call_number(d->call, "users"),
+                                    .connections = CONNECTIONS, .retry_percent = 20, .patience_ms = 60000, .progress = isatty(STDERR_FILENO) ? stderr : NULL};
+    snprintf(host, sizeof host, "127.0.0.1:%d", roles_public_port(d->roles));
+    bool parsed = address_parse(str_of(host), &options.address);
+    check(parsed);
+    struct crowd *crowd = crowd_start(&d->loop, d->ports.clock, &options, set_flag, &done);
+    while (!done)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    struct audit audit = {.activity = str_lit(DEMO_ACTIVITY), .patience_ms = 10000};
+    audit_judge(&audit, &d->ports);
+    int leave = print_once(d, crowd_result(crowd), &audit, options.users);
+    audit_free(&audit);
+    crowd_free(crowd);
+    roles_drain(d->roles, 2000, set_flag, &drained);
+    while (!drained)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    return leave;
+}
+
+/* --once listens at ports that are free, and says little. */
+static void settings_of(struct demo *d)
+{
+    d->config = *d->call->config;
+    if (!call_switch(d->call, "once"))
+        return;
+    d->config.http_listen = "127.0.0.1:0";
+    d->config.admin_listen = "127.0.0.1:0";
+    if (d->config.from[SETTING_log_level].origin == ORIGIN_DEFAULT)
+        log_level_set(LEVEL_ERROR);
+}
+
+int verb_demo(const struct call *c)
+{
+    static struct demo d;
+    char memory[512];
+    struct buf complaint = buf_fixed(memory, sizeof memory);
+    int leave = LEAVE_DONE;
+    if (c->argument_count > 0)
+        return call_misused(c, "takes no argument \"%s\"", c->arguments[0]);
+    signal(SIGPIPE, SIG_IGN);
+    d.call = c;
+    settings_of(&d);
+    uv_loop_init(&d.loop);
+    imagine_ports(&d.imagined, &d.ports, &d.loop, (uint64_t)call_number(c, "seed"));
+    open_sale(&d);
+    d.roles = roles_open(&(struct roles_options){.config = &d.config, .ports = &d.ports, .which = ROLES_ALL}, &complaint);
+    if (!d.roles) {
+        leave = call_failed(c, LEAVE_FAILED, STR_FMT, STR_ARG(buf_str(&complaint)));
+    } else if (call_switch(c, "once")) {
+        leave = sell_once(&d);
+    } else {
+        say_banner(&d);
+        run_until_drained(&d);
+    }
+    roles_close(d.roles);
+    ports_close(&d.ports);
+    ports_loop_end(&d.loop);
+    return leave;
+}

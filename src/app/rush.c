@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rush.c: `seckill rush`: a crowd, then the proof, which is read from PostgreSQL and Redis and never from what the service counted. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "audit.h"
+#include "check.h"
+#include "crowd.h"
+#include "json.h"
+#include "rush.h"
+#include "verb.h"
+
+static void set_done(void *flag) { *(bool *)flag = true; }
+
+void rush_write_json(struct buf *out, const struct crowd_result *r, const struct audit *a)
+{
+    json_open(out);
+    json_member_u64(out, "sold", a->holding);
+    json_member_u64(out, "oversell", a->oversell);
+    json_member_u64(out, "duplicates", a->duplicates);
+    json_member_u64(out, "drift", a->drift);
+    json_member_u64(out, "stock", a->stock);
+    json_member_text(out, "judged", reason_word(a->reason));
+    json_member_u64(out, "findings", a->finding_count + a->unnamed);
+    json_member_u64(out, "requests", r->requests);
+    json_member_u64(out, "asked_again", r->again);
+    json_member_u64(out, "lost", r->lost);
+    json_member_u64(out, "queued", r->queued);
+    json_member_u64(out, "ordered", r->ordered);
+    json_member_u64(out, "released", r->released);
+    json_member_u64(out, "undecided", r->undecided);
+    json_member_u64(out, "contradictions", r->contradictions);
+    json_member_u64(out, "unanswered", r->unanswered);
+    json_member_u64(out, "asking_ms", r->asking_us / 1000);
+    json_member_u64(out, "p50_us", r->p50_us);
+    json_member_u64(out, "p99_us", r->p99_us);
+    json_member_u64(out, "p999_us", r->p999_us);
+    json_member_u64(out, "max_us", r->max_us);
+    json_member_i64(out, "first_reservation_to_last_order_ms", a->last_order_ms != 0 && r->first_reserved_ms != 0 ? a->last_order_ms - r->first_reserved_ms : 0);
+    json_key(out, "users");
+    json_open(out);
+    for (unsigned i = 0; i < REASON_COUNT; i++)
+        if (r->users_by[i] > 0)
+            json_member_u64(out, reason_word((enum reason)i), r->users_by[i]);
+    json_close(out);
+    json_close(out);
+}
+
+int rush_leave(const struct crowd_result *r, const struct audit *a, uint64_t users)
+{
+    uint64_t wanted = users < a->stock ? users : a->stock;
+    if (a->reason != REASON_OK)
+        return audit_leave(a) == LEAVE_DONE ? LEAVE_UNREACHABLE : audit_leave(a);
+    return audit_clean(a) && crowd_consistent(r) && a->holding >= wanted ? LEAVE_DONE : LEAVE_BROKEN;
+}
+
+struct rush {
+    const struct call *call;
+    uv_loop_t loop;
+    struct ports ports;
+    struct crowd *crowd;
+    struct audit audit;
+};
+
+static void print(const struct rush *r)
+{
+    const struct crowd_result *result = crowd_result(r->crowd);
+    const struct audit *a = &r->audit;
+    if (r->call->json) {
+        struct buf out = buf_growing(64 * 1024);
+        rush_write_json(&out, result, a);
+        check(buf_ok(&out));
+        printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
+        buf_free(&out);
+        return;
+    }
+    crowd_print(result, stdout);
+    if (a->last_order_ms != 0 && result->first_reserved_ms != 0)
+        printf("times      first reservation to last committed order %lld ms; last reservation to last committed order %lld ms\n",
+               (long long)(a->last_order_ms - result->first_reserved_ms), (long long)(a->last_order_ms - result->last_reserved_ms));
+    audit_print_table(a, stdout);
+}
+
+static int run(struct rush *r, const struct crowd_options *options)
+{
+    bool done = false;
+    r->crowd = crowd_start(&r->loop, r->ports.clock, options, set_done, &done);
+    check(r->crowd != NULL);
+    while (!done)
+        uv_run(&r->loop, UV_RUN_ONCE);
+    r->audit = (struct audit){.activity = str_of(options->activity), .patience_ms = options->patience_ms};
+    audit_judge(&r->audit, &r->ports);
+    print(r);
+    printf("proof: sold=%llu oversell=%llu duplicates=%llu drift=%llu\n", (unsigned long long)r->audit.holding, (unsigned long long)r->audit.oversell,
+           (unsigned long long)r->audit.duplicates, (unsigned long long)r->audit.drift);
+    int leave = rush_leave(crowd_result(r->crowd), &r->audit, options->users);
+    audit_free(&r->audit);
+    crowd_free(r->crowd);
+    return leave;
+}
+
+int verb_rush(const struct call *c)
+{
+    static struct rush r;
+    char prefix[40], memory[512];
+    struct buf complaint = buf_fixed(memory, sizeof memory);
+    struct crowd_options options = {.host = c->config->http_listen, .activity = call_text(c, "activity"), .sku = call_text(c, "sku"), .prefix = prefix,
+        .users = (uint32_t)call_number(c, "users"), .connections = (uint32_t)call_number(c, "connections"), .retry_percent = (uint32_t)call_number(c, "retries"),
+        .patience_ms = (uint32_t)call_number(c, "patience") * 1000, .progress = isatty(STDERR_FILENO) || !c->json ? stderr : NULL};
+    if (!str_is_id(str_of(options.activity)) || !str_is_id(str_of(options.sku)) || (call_text(c, "prefix")[0] && !str_is_id(str_of(call_text(c, "prefix")))))
+        return call_misused(c, "ids are 1 to 64 of A-Z a-z 0-9 _ -");
+    if (!address_parse(str_of(options.host), &options.address))
+        return call_failed(c, LEAVE_CONFIG, "http.listen: cannot be called");
+    r.call = c;
+    uv_loop_init(&r.loop);
+    if (!ports_open(&r.ports, &r.loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
+        uv_loop_close(&r.loop);
+        return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
+    }
+    if (call_text(c, "prefix")[0])
+        snprintf(prefix, sizeof prefix, "%s", call_text(c, "prefix"));
+    else
+        snprintf(prefix, sizeof prefix, "r%08llx", (unsigned long long)random_next(r.ports.random) & 0xffffffff);
+    int leave = ports_ready(&r.ports, 5000) ? run(&r, &options) : call_failed(c, LEAVE_UNREACHABLE, "PostgreSQL or Redis does not answer: nothing could be proved");
+    ports_close(&r.ports);
+    ports_loop_end(&r.loop);
+    return leave;
+}
