@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The whole road on the imagined engines and the virtual clock: a thousand users come, the units are sold, every one of them hears how it
+ * ended, and the books agree. In fair weather, and in foul. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "conservation.h"
+#include "control.h"
+#include "janitor.h"
+#include "metric.h"
+#include "order.h"
+#include "query.h"
+#include "relay.h"
+#include "reservation.h"
+#include "sim_bus.h"
+#include "sim_clock.h"
+#include "sim_ledger.h"
+#include "sim_store.h"
+
+#define START_MS 1796083200000    /* 2026-12-01 */
+#define USERS 1000
+#define ACTIVITY "flash"
+
+struct buyer {
+    struct road *road;
+    char user[16], request[16];
+    struct take take;
+    struct query query;
+    struct alarm arrives;
+    unsigned tries;
+    bool has_id, told;             /* knows his reservation; knows how it ended */
+    char reservation[IDENT_ID_TEXT];
+    enum reason answer;            /* the last one of the shop */
+    enum reservation_state status;
+    char order[IDENT_ID_TEXT];
+    int rank;
+};
+struct road {
+    struct sim_clock clock;
+    struct sim_random random;
+    struct sim_store_world stock;
+    struct sim_bus_world broker;
+    struct sim_ledger_world books;
+    struct sim_store store;
+    struct sim_bus bus;
+    struct sim_ledger ledger;
+    struct ident_keys keys;
+    struct desk desk;
+    struct order_desk *order;
+    struct relay *relay;
+    struct janitor *janitor;
+    struct controller *controller;
+    struct buyer *buyers;
+    size_t told;
+    unsigned same_request_again;   /* percent of buyers who ask twice at once */
+};
+
+static void wake_done(struct waiter *w, enum reason reason, const void *result);
+struct await {
+    struct waiter waiter;
+    bool done;
+    enum reason reason;
+};
+static void wake_done(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct await *a = container_of(w, struct await, waiter);
+    a->done = true;
+    a->reason = reason;
+}
+static bool is_true(void *flag) { return *(bool *)flag; }
+
+static struct sim_weather fair(struct road *r) { return (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &r->random.random}; }
+
+static void weather(struct road *r, struct sim_weather w) { r->store.calls.weather = r->bus.calls.weather = r->ledger.calls.weather = w; }
+
+/* ---- opening ------------------------------------------------------------------------------------------------------------------- */
+
+static void control_finished(struct control *c) { c->note = str_lit("done"); }
+static bool control_ended(void *c) { return str_eq(((struct control *)c)->note, str_lit("done")); }
+
+static void move(struct road *r, enum activity_event event)
+{
+    struct control c = {.activity = str_lit(ACTIVITY), .event = event, .actor = str_lit("test"), .done = control_finished};
+    assert_true(control_start(r->controller, &c));
+    assert_true(sim_clock_run(&r->clock, control_ended, &c, 60000000));
+    assert_int_equal(c.reason, REASON_OK);
+    assert_int_equal(c.lagging, 0);
+}
+
+static void create(struct road *r, int64_t stock, uint8_t buckets)
+{
+    struct sku sku = {.sku = str_lit("9007199254740993"), .stock = stock, .price = 9900, .currency = str_lit("CNY")};
+    struct activity_create ask = {.activity = {.activity = str_lit(ACTIVITY), .title = str_lit("Flash"), .buckets = buckets, .starts_ms = START_MS - 1000,
+                                               .ends_ms = START_MS + 3600000, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1},
+                                  .actor = str_lit("test")};
+    struct await made = {.waiter.wake = wake_done}, topics = {.waiter.wake = wake_done};
+    static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC)};
+    ledger_activity_create(&r->ledger.ledger, &ask, &made.waiter);
+    bus_create(&r->bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), 4, &topics.waiter);
+    assert_true(sim_clock_run(&r->clock, is_true, &made.done, 5000000));
+    if (!topics.done)
+        assert_true(sim_clock_run(&r->clock, is_true, &topics.done, 5000000));
+    assert_int_equal(made.reason, REASON_OK);
+    assert_int_equal(topics.reason, REASON_OK);
+}
+
+static struct road *road_open(int64_t stock, uint8_t buckets, uint64_t seed)
+{
+    struct road *r = calloc(1, sizeof *r);
+    check(r != NULL);
+    sim_clock_init(&r->clock, START_MS);
+    sim_random_init(&r->random, seed);
+    sim_store_world_init(&r->stock, seed);
+    sim_bus_world_init(&r->broker, &r->clock.clock);
+    sim_ledger_world_init(&r->books);
+    sim_store_open(&r->store, &r->stock, &r->clock.clock);
+    sim_bus_open(&r->bus, &r->broker, &r->clock.clock);
+    sim_ledger_open(&r->ledger, &r->books, &r->clock.clock);
+    weather(r, fair(r));
+    r->keys = ident_keys_from(str_lit("one secret"), str_lit("another"), str_lit("users"));
+    struct order_options order = order_options_default();
+    struct relay_options relay = relay_options_default();
+    struct janitor_options janitor = janitor_options_default();
+    order.owner = str_lit("consumer-1");
+    assert_true(desk_init(&r->desk, &r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, desk_options_default()));
+    r->order = order_new(&r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &order);
+    r->relay = relay_new(&r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &relay);
+    r->janitor = janitor_new(&r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &janitor);
+    r->controller = controller_new(&r->store.store, &r->ledger.ledger, &r->clock.clock, 2, control_options_default());
+    assert_true(r->order && r->relay && r->janitor && r->controller);
+    create(r, stock, buckets);
+    move(r, ACTIVITY_EVENT_WARM);
+    move(r, ACTIVITY_EVENT_OPEN);
+    desk_start(&r->desk);
+    order_start(r->order);
+    relay_start(r->relay);
+    janitor_start(r->janitor);
+    sim_clock_run_until(&r->clock, r->clock.mono_us + 1500000);    /* the catalog learns that it is open; queues are leased */
+    return r;
+}
+
+static bool all_idle(void *road)
+{
+    struct road *r = road;
+    return desk_idle(&r->desk) && order_idle(r->order) && relay_idle(r->relay) && janitor_idle(r->janitor);
+}
+
+static void road_close(struct road *r)
+{
+    desk_drain(&r->desk);
+    order_drain(r->order);
+    relay_drain(r->relay);
+    janitor_drain(r->janitor);
+    assert_true(sim_clock_run(&r->clock, all_idle, r, 30000000));
+    desk_stop(&r->desk);
+    desk_free(&r->desk);
+    order_free(r->order);
+    relay_free(r->relay);
+    janitor_free(r->janitor);
+    controller_free(r->controller);
+    sim_store_close(&r->store);
+    sim_bus_close(&r->bus);
+    sim_ledger_close(&r->ledger);
+    sim_store_world_end(&r->stock);
+    sim_bus_world_end(&r->broker);
+    sim_ledger_world_end(&r->books);
+    sim_clock_end(&r->clock);
+    free(r->buyers);
+    free(r);
+}
+
+/* ---- a buyer ------------------------------------------------------------------------------------------------------------------- */
+
+static void ask_where(struct buyer *b);
+static void buy(struct buyer *b);
+
+static void ended(struct buyer *b, enum reason answer)
+{
+    assert_false(b->told);
+    b->told = true;
+    b->answer = answer;
+    b->road->told++;
+}
+
+static void again_in(struct buyer *b, uint32_t ms) { clock_set_in(&b->road->clock.clock, &b->arrives, (uint64_t)ms * 1000); }
+
+/* What a client sees never goes backwards. */
+static void seen(struct buyer *b, enum reservation_state s)
+{
+    int rank = reservation_state_rank(s);
+    assert_true(rank >= b->rank);
+    assert_true(b->rank < 3 || s == b->status);
+    b->rank = rank;
+    b->status = s;
+}
+
+static void where_it_stands(struct query *q)
+{
+    struct buyer *b = container_of(q, struct buyer, query);
+    if (q->reason != REASON_OK) {
+        assert_int_equal(q->reason, REASON_DEPENDENCY_DOWN);
+        again_in(b, 300);
+        return;
+    }
+    assert_true(str_eq(q->view.reservation, (struct str){b->reservation, IDENT_ID_TEXT}));
+    seen(b, q->view.status);
+    if (!reservation_state_terminal(q->view.status)) {
+        again_in(b, q->view.poll_after_ms);
+        return;
+    }
+    if (q->view.status == RESERVATION_ORDERED)
+        memcpy(b->order, q->view.order.ptr, IDENT_ID_TEXT);
+    ended(b, q->view.status == RESERVATION_ORDERED ? REASON_ORDERED : REASON_RELEASED);
+}
+
+static void ask_where(struct buyer *b)
+{
+    b->query.by = QUERY_RESERVATION;
+    b->query.id = (struct str){b->reservation, IDENT_ID_TEXT};
+    b->query.user = str_of(b->user);
+    b->query.wait_ms = b->user[1] % 2 ? 2000 : 0;
+    b->query.done = where_it_stands;
+    if (query_start(&b->road->desk, &b->query))
+        where_it_stands(&b->query);
+}
+
+static void took(struct take *t)
+{
+    struct buyer *b = container_of(t, struct buyer, take);
+    char id[IDENT_ID_TEXT];
+    b->answer = t->reason;
+    if (t->has_entry) {
+        ident_write(t->entry.ident, IDENT_RESERVATION, id);
+        assert_true(!b->has_id || memcmp(id, b->reservation, sizeof id) == 0);
+        memcpy(b->reservation, id, sizeof id);
+        b->has_id = true;
+        seen(b, t->entry.state);
+        again_in(b, t->poll_after_ms);
+        return;
+    }
+    assert_false(b->has_id);    /* who has a reservation hears of nothing else */
+    if (reason_row(t->reason)->fate == FATE_REFUSED)
+        ended(b, t->reason);
+    else
+        again_in(b, 200 + (uint32_t)random_below(&b->road->random.random, 200));
+}
+
+static void buy(struct buyer *b)
+{
+    b->tries++;
+    b->take.activity = str_lit(ACTIVITY);
+    b->take.sku = str_lit("9007199254740993");
+    b->take.user = str_of(b->user);
+    b->take.request = str_of(b->request);
+    b->take.done = took;
+    if (reservation_take(&b->road->desk, &b->take))
+        took(&b->take);
+}
+
+static void arrived(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct buyer *b = container_of(container_of(w, struct alarm, waiter), struct buyer, arrives);
+    if (b->has_id && b->tries > 1 + b->road->same_request_again * (unsigned)(b->user[3] % 3))
+        ask_where(b);
+    else
+        buy(b);    /* the first time, and a few times more with the same request */
+}
+
+static bool all_told(void *road) { return ((struct road *)road)->told == USERS; }
+
+static void rush(struct road *r, uint32_t over_ms)
+{
+    r->buyers = calloc(USERS, sizeof *r->buyers);
+    for (size_t i = 0; i < USERS; i++) {
+        struct buyer *b = &r->buyers[i];
+        b->road = r;
+        snprintf(b->user, sizeof b->user, "%06zu", i + 1);
+        snprintf(b->request, sizeof b->request, "r%06zu", i % 7);    /* other people's request ids are their own affair */
+        b->arrives.waiter.wake = arrived;
+        again_in(b, (uint32_t)random_below(&r->random.random, over_ms));
+    }
+}
+
+/* ---- what must hold ------------------------------------------------------------------------------------------------------------- */
+
+static size_t count(const struct road *r, enum reason answer)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < USERS; i++)
+        n += r->buyers[i].answer == answer;
+    return n;
+}
+
+static void counted(struct conservation *c) { c->activity = str_lit("done"); }
+static bool count_ended(void *c) { return str_eq(((struct conservation *)c)->activity, str_lit("done")); }
+
+static void no_findings(const void *result)
+{
+    const struct audit_answer *a = result;
+    for (size_t i = 0; i < a->count; i++)
+        print_message("%.*s: %.*s\n", STR_ARG(a->findings[i].rule), STR_ARG(a->findings[i].subject));
+    assert_int_equal(a->count, 0);
+}
+static void audited(struct waiter *w, enum reason reason, const void *result)
+{
+    if (reason == REASON_OK)
+        no_findings(result);
+    wake_done(w, reason, result);
+}
+
+static void books_agree(struct road *r, int64_t stock, int64_t sold)
+{
+    struct conservation_options options = conservation_options_default();
+    struct conservation c = {.activity = str_lit(ACTIVITY), .done = counted};
+    assert_true(conservation_start(&c, &r->store.store, &r->ledger.ledger, &r->clock.clock, &options, true));
+    assert_true(sim_clock_run(&r->clock, count_ended, &c, 60000000));
+    assert_int_equal(c.reason, REASON_OK);
+    for (size_t i = 0; i < c.unit_count; i++)
+        print_message("unit %lld-%u: %s, %s\n", (long long)c.units[i].token.unit, c.units[i].token.generation, conservation_owner_name(c.units[i].owner),
+                      c.units[i].detail ? c.units[i].detail : "on its way");
+    assert_int_equal(c.sku_count, 1);
+    const struct conservation_sku *s = &c.skus[0];
+    assert_int_equal(s->s0, stock);
+    assert_int_equal(s->a + s->r + s->o + s->c + s->e, stock);
+    assert_int_equal(s->drift, 0);
+    assert_int_equal(s->r, 0);
+    assert_int_equal(s->c, 0);
+    assert_int_equal(s->o, sold);
+    conservation_close(&c);
+    struct await audit = {.waiter.wake = audited};
+    ledger_audit(&r->ledger.ledger, str_lit(ACTIVITY), &audit.waiter);
+    assert_true(sim_clock_run(&r->clock, is_true, &audit.done, 5000000));
+    assert_int_equal(audit.reason, REASON_OK);
+}
+
+static void order_seen(struct query *q) { q->activity = str_lit("done"); }
+static bool order_answered(void *q) { return str_eq(((struct query *)q)->activity, str_lit("done")); }
+
+/* The buyer finds his order; his neighbour does not. */
+static void order_is_his(struct road *r, struct buyer *b)
+{
+    struct query mine = {.by = QUERY_ORDER, .id = {b->order, IDENT_ID_TEXT}, .user = str_of(b->user), .done = order_seen}, theirs = mine;
+    assert_false(query_start(&r->desk, &mine));
+    assert_true(sim_clock_run(&r->clock, order_answered, &mine, 5000000));
+    assert_int_equal(mine.reason, REASON_OK);
+    assert_true(str_eq(mine.order.sku, str_lit("9007199254740993")));
+    assert_int_equal(mine.order.amount, 9900);
+    theirs.user = str_lit("somebody-else");
+    assert_true(query_start(&r->desk, &theirs));
+    assert_int_equal(theirs.reason, REASON_NOT_FOUND);
+}
+
+static void sale(int64_t stock, uint8_t buckets, uint32_t over_ms)
+{
+    struct road *r = road_open(stock, buckets, 7);
+    uint64_t began = r->clock.mono_us;
+    rush(r, over_ms);
+    assert_true(sim_clock_run(&r->clock, all_told, r, 120000000));
+    if (buckets == 1) {
+        assert_int_equal(count(r, REASON_ORDERED), stock);
+        assert_int_equal(count(r, REASON_SOLD_OUT), USERS - stock);
+        assert_true(r->clock.mono_us - began < 8000000);
+    }
+    sim_clock_run_until(&r->clock, r->clock.mono_us + 2000000);
+    books_agree(r, stock, (int64_t)count(r, REASON_ORDERED));
+    for (size_t i = 0, shown = 0; i < USERS && shown < 3; i++)
+        if (r->buyers[i].answer == REASON_ORDERED) {
+            order_is_his(r, &r->buyers[i]);
+            shown++;
+        }
+    road_close(r);
+}
+
+static void one_unit(void **state) { (void)state, sale(1, 1, 100); }
+static void ten_units(void **state) { (void)state, sale(10, 1, 100); }
+static void a_hundred_units(void **state) { (void)state, sale(100, 1, 1000); }
+
+/* In foul weather everything is late, lost, doubled or cut; in the end the same must be true. */
+static void foul_weather(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct road *r = road_open(100, 1, seed);
+        struct sim_weather w = fair(r);
+        w.delay_us = 800000;
+        for (int f = 0; f < SIM_FAULT_COUNT; f++)
+            w.permille[f] = 20;
+        weather(r, w);
+        r->same_request_again = 1;
+        rush(r, 2000);
+        sim_clock_run_until(&r->clock, r->clock.mono_us + 20000000);
+        weather(r, fair(r));
+        assert_true(sim_clock_run(&r->clock, all_told, r, 240000000));
+        sim_clock_run_until(&r->clock, r->clock.mono_us + 60000000);
+        books_agree(r, 100, (int64_t)count(r, REASON_ORDERED));
+        road_close(r);
+    }
+}
+
+int main(void)
+{
+    log_level_set(LEVEL_FATAL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_unit), cmocka_unit_test(ten_units), cmocka_unit_test(a_hundred_units), cmocka_unit_test(foul_weather)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
