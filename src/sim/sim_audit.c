@@ -105,7 +105,8 @@ static void judge_units(struct audit *a)
     struct sim_map holders = {0};
     for (size_t i = 0; i < a->books->order_count; i++) {
         const struct order *o = &a->books->orders[i]->order;
-        if (order_state_holds_stock(o->state) && SEEN_BEFORE(&holders, o, sim_bytes(&o->token.unit, sizeof o->token.unit)))
+        if (order_state_holds_stock(o->state) && SEEN_BEFORE(&holders, o, sim_bytes(&o->token.unit, sizeof o->token.unit)) &&
+            concerns(a, o->activity))
             found(a, "H1", unit_name(a, o->token), "held by two orders");
     }
     for (size_t i = 0; i < a->books->unit_count; i++) {

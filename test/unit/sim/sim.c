@@ -86,7 +86,8 @@ static void one_seed_gives_one_row_of_numbers(void **state)
     sim_random_init(&a, 7);
     sim_random_init(&b, 7);
     sim_random_init(&other, 8);
-    int equal = 0, bits[64] = {0};
+    int equal = 0;
+    uint64_t bits[64] = {0};
     for (int i = 0; i < 10000; i++) {
         uint64_t n = random_next(&a.random);
         assert_true(n == random_next(&b.random));

@@ -44,6 +44,8 @@ struct walk {
     uint64_t trace;
     struct outbox_row claimed[BATCH];
     size_t claimed_count;
+    struct finish_item carried[BATCH];    /* by a relay that may sleep before it says so */
+    size_t carried_count;
     enum reason asked_reason;
     bool woken;
 };
@@ -253,10 +255,17 @@ static bool carry(struct walk *w, const struct outbox_row *row)
     return await(w) == REASON_OK;
 }
 
+static void relay_finishes(struct walk *w)
+{
+    ledger_finish(&w->ledger.ledger, &(struct finish_ask){.items = w->carried, .count = w->carried_count}, ASKING(w, NULL, NULL));
+    await(w);
+    w->carried_count = 0;
+}
+
 static void step_relay(struct walk *w, bool sober)
 {
-    struct finish_item done[BATCH];
-    size_t count = 0;
+    if (w->carried_count > 0)
+        relay_finishes(w);    /* wakes, and finishes what may have been told again since */
     w->claimed_count = 0;
     ledger_claim(&w->ledger.ledger, &(struct claim_ask){.limit = BATCH, .hold_ms = 50}, ASKING(w, claimed, NULL));
     await(w);
@@ -266,10 +275,10 @@ static void step_relay(struct walk *w, bool sober)
         for (; times > 0; times--)
             carried &= carry(w, &w->claimed[i]);
         if (carried && (sober || below(w, 4)))
-            done[count++] = (struct finish_item){.row = w->claimed[i].row, .version = w->claimed[i].version};
+            w->carried[w->carried_count++] = (struct finish_item){.row = w->claimed[i].row, .version = w->claimed[i].version};
     }
-    ledger_finish(&w->ledger.ledger, &(struct finish_ask){.items = done, .count = count}, ASKING(w, NULL, NULL));
-    await(w);
+    if (sober || below(w, 2))
+        relay_finishes(w);
 }
 
 static void step_wait(struct walk *w) { sim_clock_run_until(&w->clock, w->clock.mono_us + below(w, 400000)); }
@@ -332,6 +341,18 @@ static void the_books_hold(struct walk *w)
     sim_ground_free(&ground);
 }
 
+/* A request that was told RELEASED is never ORDERED afterwards, whatever Redis has forgotten. */
+static void no_answer_turns(struct walk *w)
+{
+    struct sim_books *b = &w->books.books;
+    for (size_t i = 0; i < b->order_count; i++) {
+        const struct order *o = &b->orders[i]->order;
+        struct sim_key k;
+        for (struct sim_inbox *r = sim_map_get(&b->released_by_request, sim_key(&k, o->activity, o->user, o->request)); r; r = r->earlier)
+            assert_true(r->decided_ms >= o->created_ms);
+    }
+}
+
 /* What the store says of a reservation is never against the ledger's verdict. */
 static void the_store_follows(struct walk *w)
 {
@@ -353,6 +374,7 @@ static void promises(struct walk *w)
     the_books_hold(w);
     each_unit_is_in_one_place(w);
     the_store_follows(w);
+    no_answer_turns(w);
 }
 
 /* ---- the walk ---- */
@@ -507,7 +529,7 @@ static void sober_up(struct walk *w)
 }
 
 struct sort {
-    bool forgets;
+    bool forgets;               /* Redis does, now and then */
     uint16_t faults_permille;
 };
 
@@ -530,21 +552,21 @@ static uint64_t walk(uint64_t seed, size_t steps, struct sort sort)
 static void whatever_the_order_of_things_the_promises_hold(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 10; seed++)
+    for (uint64_t seed = 1; seed <= 4; seed++)
         walk(seed, 800, (struct sort){0});
 }
 
 static void and_so_they_do_when_answers_are_missing_late_or_doubled(void **state)
 {
     (void)state;
-    for (uint64_t seed = 101; seed <= 110; seed++)
+    for (uint64_t seed = 101; seed <= 104; seed++)
         walk(seed, 800, (struct sort){.faults_permille = 40});
 }
 
 static void and_the_ledgers_when_redis_forgets_everything(void **state)
 {
     (void)state;
-    for (uint64_t seed = 201; seed <= 210; seed++)
+    for (uint64_t seed = 201; seed <= 204; seed++)
         walk(seed, 800, (struct sort){.forgets = true});
 }
 
