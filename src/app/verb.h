@@ -75,6 +75,6 @@ int call_misused(const struct call *c, const char *format, ...) __attribute__((f
 /* Says "seckill VERB: <format>" on standard error; gives `leave`. */
 int call_failed(const struct call *c, enum leave leave, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-#define VERB(symbol, name, group, arguments, settings, summary) __attribute__((weak)) int verb_##symbol(const struct call *c);
+#define VERB(symbol, name, group, arguments, settings, summary) int verb_##symbol(const struct call *c);
 #include "verb.def"
 #undef VERB
