@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * public_body.h: what the public API says, as JSON (interfaces §1). */
+#pragma once
+#include "desk.h"
+#include "reservation.h"
+
+/* The body of a 2xx answer to POST /v1/reservations: QUEUED, UNCERTAIN, ORDERED, RELEASED. */
+void public_body_take(struct buf *out, const struct take *t);
+void public_body_reservation(struct buf *out, const struct reservation_view *v);
+void public_body_order(struct buf *out, const struct order *o);
+/* `sold`, per SKU: known to be sold out now (advisory). */
+void public_body_activity(struct buf *out, const struct activity *a, int64_t now_ms, const bool *sold);
