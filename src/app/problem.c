@@ -16,7 +16,7 @@ static uint32_t retry_after(const struct problem *p) { return p->retry_after_s >
 void problem_write(struct buf *body, const struct problem *p)
 {
     const struct reason_row *row = reason_row(p->code);
-    json_open(body);
+    buf_add_char(body, '{');    /* always a document of its own, whatever stands before it in the buf */
     json_key(body, "type");
     char type[96];
     struct buf urn = buf_fixed(type, sizeof type);
