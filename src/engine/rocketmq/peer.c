@@ -13,7 +13,7 @@
 #define ADDRESSES_MAX 4
 #define CONNECT_MS 3000
 #define REST_MS_MIN 50u
-#define REST_MS_MAX 5000u
+#define REST_MS_MAX 1000u
 #define READ_SIZE (256u << 10)
 #define READS_IN_A_TURN 4
 #define IN_KEEP (1u << 20)      /* an empty read buffer above this is given back */
