@@ -116,11 +116,15 @@ static void answer_json(struct call *c, int status, enum reason code, const stru
 static void make_refusals(struct public_api *a)
 {
     size_t at[REASON_COUNT + 1];
+    char memory[PROBLEM_MAX];
     a->words = buf_growing(1 << 20);
     for (unsigned i = 0; i < REASON_COUNT; i++) {
+        struct buf one = buf_fixed(memory, sizeof memory);
         at[i] = a->words.len;
         if (reason_row(i)->http >= 400)
-            problem_write(&a->words, &(struct problem){.code = (enum reason)i, .request_id = str_lit(MARK)});
+            problem_write(&one, &(struct problem){.code = (enum reason)i, .request_id = str_lit(MARK)});
+        check(buf_ok(&one));
+        buf_add_str(&a->words, buf_str(&one));
     }
     at[REASON_COUNT] = a->words.len;
     check(buf_ok(&a->words));

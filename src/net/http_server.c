@@ -39,6 +39,8 @@ struct desk {
     struct http_parser parser;
 };
 
+#define DESK_HEAD ((sizeof(struct desk) + 63) & ~(size_t)63)
+
 struct connection {
     uv_poll_t poll;
     struct link link;                  /* live, or free */
@@ -64,9 +66,9 @@ struct http_server {
     struct wheel wheel;
     struct link live, free, ready;
     struct connection *connections;
-    struct desk *desks;
+    struct desk *desks;                /* used before, free now */
     char *memory;
-    size_t memory_size, in_cap;
+    size_t memory_size, in_cap, desk_size, desks_made;
     struct http_server_stats stats;
     int fd, port, handles;
     bool listening, accept_rests, draining, closing;
@@ -86,13 +88,23 @@ static size_t pending(const struct connection *c) { return c->desk ? c->desk->ou
 
 /* ---- pools and ends ---- */
 
+/* The next one that nobody has ever used: its pages are touched here for the first time. */
+static struct desk *new_desk(struct http_server *s)
+{
+    check(s->desks_made < s->config.connections_max);    /* as many as connections */
+    struct desk *d = (struct desk *)(void *)(s->memory + s->desks_made++ * s->desk_size);
+    d->arena = (char *)d + DESK_HEAD;
+    d->out = d->arena + s->config.arena;
+    d->in = d->out + OUT_CAP;
+    return d;
+}
+
 static void take_desk(struct connection *c)
 {
     struct http_server *s = c->server;
     if (c->desk)
         return;
-    struct desk *d = s->desks;
-    check(d != NULL);    /* as many as connections */
+    struct desk *d = s->desks ? s->desks : new_desk(s);
     s->desks = d->next;
     d->connection = c;
     d->begin = d->in_len = d->out_len = d->sent = 0;
@@ -750,24 +762,17 @@ static struct http_server_config with_defaults(struct http_server_config k)
 }
 
 /* One piece of address space for all desks; pages are touched only when a desk is used. */
-static bool make_desks(struct http_server *s)
+static bool make_pools(struct http_server *s)
 {
-    size_t count = s->config.connections_max, desk = (sizeof(struct desk) + 63) & ~(size_t)63;
+    size_t count = s->config.connections_max;
     s->in_cap = SLACK + 2 * s->config.limits.head + s->config.limits.body + 64;
-    size_t each = (desk + s->in_cap + OUT_CAP + s->config.arena + 4095) & ~(size_t)4095;
-    s->memory_size = each * count;
+    s->desk_size = (DESK_HEAD + s->in_cap + OUT_CAP + s->config.arena + 4095) & ~(size_t)4095;
+    s->memory_size = s->desk_size * count;
     s->memory = mmap(NULL, s->memory_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     s->connections = calloc(count, sizeof *s->connections);
     if (s->memory == MAP_FAILED || !s->connections)
         return false;
-    size_t arena = (desk + 15) & ~(size_t)15;
-    for (size_t i = count; i-- > 0;) {
-        struct desk *d = (struct desk *)(void *)(s->memory + i * each);
-        d->arena = (char *)d + arena;
-        d->out = d->arena + s->config.arena;
-        d->in = d->out + OUT_CAP;
-        d->next = s->desks;
-        s->desks = d;
+    for (size_t i = 0; i < count; i++) {
         list_init(&s->connections[i].link);
         list_append(&s->free, &s->connections[i].link);
     }
@@ -781,7 +786,7 @@ struct http_server *http_server_open(uv_loop_t *loop, const struct http_server_c
     s->config = with_defaults(*config);
     list_init(&s->live), list_init(&s->free), list_init(&s->ready);
     wheel_init(&s->wheel);
-    check(make_desks(s));
+    check(make_pools(s));
     s->fd = address_listen(&s->config.listen, s->config.reuse_port, 4096);
     if (s->fd < 0) {
         *error = s->fd;
