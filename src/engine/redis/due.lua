@@ -36,20 +36,20 @@ local function next_turn(made)
   return now + 15000 + jitter
 end
 
-local users = call('ZRANGEBYSCORE', base .. 'pending', '-inf', now, 'LIMIT', 0, ARGV[1])
+local users = call('ZRANGEBYSCORE', base .. 'pending', '-inf', format('%d', now), 'LIMIT', '0', ARGV[1])
 local found = {}
 for _, user in ipairs(users) do
   local list = call('HGET', base .. 'users', user) or ''
   local made = youngest(list)
   if made then
-    call('ZADD', base .. 'pending', next_turn(made), user)
+    call('ZADD', base .. 'pending', format('%d', next_turn(made)), user)
     found[#found + 1] = user
     found[#found + 1] = list
   else
     call('ZREM', base .. 'pending', user)
   end
 end
-local answer = {REASON_OK, call('HINCRBY', KEYS[1], 'seq', 1), now, names, call('ZCARD', base .. 'pending')}
+local answer = {REASON_OK, call('INCR', base .. 'seq'), now, names, call('ZCARD', base .. 'pending')}
 for i = 1, #found do
   answer[5 + i] = found[i]
 end

@@ -4,9 +4,10 @@
 -- the activity is out of reach, and an absent meta key means "another epoch", never "empty".
 --
 --   sk:{ACTIVITY:BUCKET}:EPOCH:
---   meta         hash    state version starts ends opens (ms; no reservation before it) seeded closed (the incarnation it is closed for)
---                        seq restocks filter (its bits) skus ("A B C", in the order of their index),
+--   meta         hash    law (packed: state u8, starts u48, ends u48, opens u48: ms, no reservation before it; filter u32: its bits)
+--                        version seeded closed (the incarnation it is closed for) restocks skus ("A B C", in the order of their index)
 --                        sku:A → index u16, first unit u48, units u48 (packed);  wanted:A → 1
+--   seq          string  counts the scripts that wrote or decided something
 --   users        hash    user → his entries, newest first, packed as below
 --   pending      zset    user with an undecided reservation → when to look at him next (Redis ms)
 --   free:A       zset    unit → generation: one copy of a unit at most, by construction
@@ -21,9 +22,13 @@
 --   tail of a RELEASED one:  n u8, why (its word) n | n u8, superseded_by n
 --   tail of any other:       unit u48 | generation u32 | n u8, nonce n
 -- State numbers are the rows of spec/reservation.def: rows are only ever added at its end.
-local call, sub, byte, char, pack, unpack_at = redis.call, string.sub, string.byte, string.char, struct.pack, struct.unpack
+--
+-- What is packed need not be turned from text into numbers and back by every call, which is what Lua in Redis spends its time on; for the
+-- same reason numbers go to commands as texts made by format('%d'), not as Lua numbers, which Redis prints as floating point.
+local call, sub, byte, char, format, pack, unpack_at = redis.call, string.sub, string.byte, string.char, string.format, struct.pack, struct.unpack
 
 local base = sub(KEYS[1], 1, -5)
+local LAW = '>BI6I6I6I4'
 local TOMBSTONES = 4    -- of a user; an older request_id is asked of the ledger
 local REST_MS = 300     -- a unit that came back is counted but not sold: longer than anybody may say SOLD_OUT by himself
 

@@ -7,8 +7,8 @@
 --
 -- Creates the data where there is none; else takes state and window of a higher version. seeded is only ever set. A sale that goes
 -- on after a pause or an end rests as a unit does: others may still be saying by themselves that it is paused or over.
-local meta = call('HMGET', KEYS[1], 'version', 'state', 'ends', 'seeded')
-local state, version, ends = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[4])
+local meta = call('HMGET', KEYS[1], 'law', 'version', 'seeded')
+local state, version, starts, ends = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local now, reason = now_ms(), REASON_UNCHANGED
 
 -- Versions are compared as the whole numbers they are, whatever their length.
@@ -17,27 +17,25 @@ local function above(a, b)
 end
 
 if not meta[1] then
-  call('HSET', KEYS[1], 'state', state, 'version', version, 'starts', ARGV[3], 'ends', ARGV[4], 'opens', 0, 'seq', 0, 'restocks', 0,
-    'filter', ARGV[6], 'skus', ARGV[7])
+  call('HSET', KEYS[1], 'law', pack(LAW, state, starts, ends, 0, tonumber(ARGV[6])), 'version', version, 'restocks', '0', 'skus', ARGV[7])
   for a = 8, #ARGV, 3 do
     call('HSET', KEYS[1], 'sku:' .. ARGV[a], ARGV[a + 1])
     if ARGV[a + 2] ~= '0' then
-      call('SETRANGE', base .. 'gen:' .. ARGV[a], tonumber(ARGV[a + 2]) - 1, '\0')
+      call('SETRANGE', base .. 'gen:' .. ARGV[a], format('%d', tonumber(ARGV[a + 2]) - 1), '\0')
     end
   end
-  call('SETBIT', base .. 'win', tonumber(ARGV[6]) - 1, 0)
+  call('SETBIT', base .. 'win', format('%d', tonumber(ARGV[6]) - 1), '0')
   reason = REASON_OK
-elseif above(version, meta[1]) then
-  local sold = tonumber(meta[2]) == ACTIVITY_OPEN and now < tonumber(meta[3])
-  local stopped = tonumber(meta[2]) == ACTIVITY_PAUSED or now >= tonumber(meta[3])
-  if state == ACTIVITY_OPEN and not sold and stopped then
-    call('HSET', KEYS[1], 'opens', now + REST_MS)
+elseif above(version, meta[2]) then
+  local was, _, was_ends, opens, bits = unpack_at(LAW, meta[1])
+  if state == ACTIVITY_OPEN and (was == ACTIVITY_PAUSED or now >= was_ends) then
+    opens = now + REST_MS
   end
-  call('HSET', KEYS[1], 'state', state, 'version', version, 'starts', ARGV[3], 'ends', ARGV[4])
+  call('HSET', KEYS[1], 'law', pack(LAW, state, starts, ends, opens, bits), 'version', version)
   reason = REASON_OK
 end
-if ARGV[5] == '1' and not meta[4] then
-  call('HSET', KEYS[1], 'seeded', 1)
+if ARGV[5] == '1' and not meta[3] then
+  call('HSET', KEYS[1], 'seeded', '1')
   reason = REASON_OK
 end
-return {reason, call('HINCRBY', KEYS[1], 'seq', 1)}
+return {reason, call('INCR', base .. 'seq')}

@@ -17,8 +17,9 @@
 #define ID_MOST 64                     /* bytes of an id (str_is_id) */
 #define NONCE_MOST 255                 /* what an entry can hold */
 #define PART_ITEMS 64                  /* of one command: a script is not to hold the server up */
-#define WORDS_MOST (4 + PART_ITEMS * 14)
 #define SKUS_MOST 256
+#define WORDS_MOST (4 + 7 + 3 * SKUS_MOST)    /* of install, the longest */
+_Static_assert(PART_ITEMS * 10 + 4 <= WORDS_MOST, "a settle of verdicts that are all superseded fits too");
 #define UNIT_MOST ((int64_t)1 << 48)   /* an entry holds a unit in six bytes */
 #define ANSWER_BYTES (8u << 20)
 #define NODES 1                        /* of a cluster; each will own slots. One owns them all for now */
@@ -218,19 +219,27 @@ static void add(struct words *w, struct str s)
     w->at[w->count++] = s;
 }
 
+/* What was put into the text since it stood at `from` is one word. */
+static void add_packed(struct words *w, size_t from) { add(w, (struct str){w->text.ptr + from, w->text.len - from}); }
+
 static void add_number(struct words *w, int64_t n)
 {
     size_t from = w->text.len;
     buf_add_i64(&w->text, n);
-    add(w, (struct str){w->text.ptr + from, w->text.len - from});
+    add_packed(w, from);
 }
 
-static void add_ident(struct words *w, const struct ident *ident) { add(w, (struct str){(const char *)ident->bytes, sizeof ident->bytes}); }
-
-static void add_hash(struct words *w, uint64_t user_hash)
+static void pack_u48(struct buf *b, int64_t n)
 {
-    add_number(w, (uint32_t)user_hash);
-    add_number(w, (uint32_t)(user_hash >> 32) | 1);
+    buf_add_be16(b, (uint16_t)(n >> 32));
+    buf_add_be32(b, (uint32_t)n);
+}
+
+/* The two numbers of the filter's probes, the second made odd as they use it; 0 and 0 where there is no hash. */
+static void pack_hash(struct buf *b, uint64_t user_hash)
+{
+    buf_add_be32(b, (uint32_t)user_hash);
+    buf_add_be32(b, user_hash ? (uint32_t)(user_hash >> 32) | 1 : 0);
 }
 
 static void words_begin(struct words *w, enum redis_script script, const struct bucket *b)
@@ -315,11 +324,12 @@ static void redis_reserve(struct store *store, const struct reserve_ask *ask, st
     add(&words, ask->user);
     add(&words, ask->sku);
     add(&words, ask->request);
-    add_ident(&words, &ask->ident);
-    add_hash(&words, ask->user_hash);
     add(&words, ask->nonce);
-    add(&words, ask->replay_only ? str_lit("1") : str_lit("0"));
-    add(&words, ask->ledger_asked ? str_lit("1") : str_lit("0"));
+    size_t from = words.text.len;
+    buf_add(&words.text, ask->ident.bytes, sizeof ask->ident.bytes);
+    pack_hash(&words.text, ask->user_hash);
+    buf_add_char(&words.text, (char)(ask->replay_only | ask->ledger_asked << 1));
+    add_packed(&words, from);
     call_one(r, c, &ask->bucket, REDIS_SCRIPT_reserve, &words, w, r->options.reserve_ms);
 }
 
@@ -389,11 +399,9 @@ static void add_shelf(struct words *w, size_t index, const struct sku *sku)
 {
     size_t from = w->text.len;
     buf_add_be16(&w->text, (uint16_t)index);
-    buf_add_be16(&w->text, (uint16_t)(sku->unit_first >> 32));
-    buf_add_be32(&w->text, (uint32_t)sku->unit_first);
-    buf_add_be16(&w->text, (uint16_t)(sku->stock >> 32));
-    buf_add_be32(&w->text, (uint32_t)sku->stock);
-    add(w, (struct str){w->text.ptr + from, w->text.len - from});
+    pack_u48(&w->text, sku->unit_first);
+    pack_u48(&w->text, sku->stock);
+    add_packed(w, from);
 }
 
 static void redis_install(struct store *store, const struct install_ask *ask, struct waiter *w)
@@ -499,27 +507,26 @@ static void settle_words(struct words *w, const void *item, struct ident *other)
 {
     const struct settle_ask *a = item;
     add(w, a->user);
-    add_ident(w, &a->ident);
-    add_number(w, a->to);
+    size_t from = w->text.len;
+    buf_add(&w->text, a->ident.bytes, sizeof a->ident.bytes);
+    buf_add_char(&w->text, (char)a->to);
+    add_packed(w, from);
     if (!is_verdict(a->to))
         return;
     bool released = a->to == RESERVATION_RELEASED;
+    from = w->text.len;
+    pack_u48(&w->text, released ? 0 : a->token.unit);
+    buf_add_be32(&w->text, released ? 0 : a->token.generation);
+    pack_hash(&w->text, a->user_hash);
+    add_packed(w, from);
     add(w, released && a->why != REASON_OK ? str_of(reason_word(a->why)) : (struct str){0});
     add(w, a->request);
     add(w, a->sku);
-    add_number(w, released ? 0 : a->token.unit);
-    add_number(w, released ? 0 : a->token.generation);
-    if (a->user_hash != 0) {
-        add_hash(w, a->user_hash);
-    } else {
-        add(w, (struct str){0});
-        add(w, (struct str){0});
-    }
     add(w, released ? a->superseded_by : (struct str){0});
     if (!released || a->superseded_by.len == 0)
         return;
     check(ident_of(a->superseded_by, other));
-    add_ident(w, other);
+    add(w, (struct str){(const char *)other->bytes, sizeof other->bytes});
     add(w, a->superseded_request);
     add(w, a->superseded_sku);
 }

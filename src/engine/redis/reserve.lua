@@ -1,22 +1,24 @@
 #!lua
 -- reserve.lua: takes one unit for a user, or finds what he has. Constant work: no more commands however large the sale.
 --
---   ARGV   user, sku, request, ident (16 bytes), h1, h2 (of the filter), nonce or '', 1 where nothing new may be taken or 0,
---          1 where the ledger was asked about this request_id or 0
+--   ARGV   user, sku, request, nonce or '', packed: ident 16 | h1 u32 | h2 u32 (of the filter) | u8: 1 where nothing new may be taken
+--          + 2 where the ledger was asked about this request_id
 --   gives  {reason, sequence, now ms, entry or '', starts ms, 1 where it is a replay}; {STALE_EPOCH} alone
 --
 -- The order of the checks is the protocol's (§2): the user's own entries are looked at before anything that could refuse him, so
 -- a winner's retry finds his reservation after the end, in a pause, in a closed bucket. Everything is validated before the first write.
-local user, sku, request, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[7]
-local meta = call('HMGET', KEYS[1], 'state', 'closed', 'starts', 'ends', 'opens', 'filter', 'sku:' .. sku, 'wanted:' .. sku)
+local user, sku, request, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local h1, h2, flags = unpack_at('>I4I4B', ARGV[5], 17)
+local meta = call('HMGET', KEYS[1], 'law', 'closed', 'sku:' .. sku)
 if not meta[1] then
   return {REASON_STALE_EPOCH}
 end
+local state, starts, ends, opens, bits = unpack_at(LAW, meta[1])
 local now = now_ms()
-local index = meta[7] and sub(meta[7], 1, 2)
+local index = meta[3] and sub(meta[3], 1, 2)
 
 local function answer(reason, entry, replayed)
-  return {reason, call('HINCRBY', KEYS[1], 'seq', 1), now, entry or '', tonumber(meta[3]), replayed or 0}
+  return {reason, call('INCR', base .. 'seq'), now, entry or '', starts, replayed or 0}
 end
 
 -- What he has: the entry that wins for each question.
@@ -25,23 +27,23 @@ local ordered, undecided, released, elsewhere, standing, nonce_used
 local tombstones, at = 0, 1
 while at <= #list do
   local tail, after = entry_parts(list, at)
-  local state = byte(list, at + 16)
+  local standing_at = byte(list, at + 16)
   local same_sku = sub(list, at + 17, at + 18) == index
   if sub(list, at + 30, tail - 1) == request then
     if not same_sku then
       elsewhere = true
-    elseif state == RESERVATION_ORDERED then
+    elseif standing_at == RESERVATION_ORDERED then
       ordered = ordered or sub(list, at, after - 1)
-    elseif state == RESERVATION_RELEASED then
+    elseif standing_at == RESERVATION_RELEASED then
       released = released or sub(list, at, after - 1)
     else
       undecided = undecided or sub(list, at, after - 1)
     end
   end
-  if state == RESERVATION_RELEASED then
+  if standing_at == RESERVATION_RELEASED then
     tombstones = tombstones + 1
   else
-    if same_sku and (not standing or state == RESERVATION_ORDERED) then
+    if same_sku and (not standing or standing_at == RESERVATION_ORDERED) then
       standing = sub(list, at, after - 1)
     end
     if nonce ~= '' and sub(list, tail + 11, after - 1) == nonce then
@@ -63,24 +65,23 @@ elseif standing then
   return answer(REASON_ALREADY_PURCHASED, standing)
 elseif not index then
   return answer(REASON_UNKNOWN_ACTIVITY)
-elseif tombstones >= TOMBSTONES and ARGV[9] ~= '1' then
+elseif tombstones >= TOMBSTONES and flags < 2 then
   return answer(REASON_ASK_LEDGER)
 elseif meta[2] then
   return answer(REASON_BUCKET_CLOSED)
-elseif nonce_used or ARGV[8] == '1' then
+elseif nonce_used or flags % 2 == 1 then
   return answer(REASON_QUALIFICATION_INVALID)
 end
 
-local state = tonumber(meta[1])
 if state == ACTIVITY_CLOSED then
   return answer(REASON_ENDED)
 elseif state == ACTIVITY_PAUSED then
   return answer(REASON_RESERVATION_PAUSED)
-elseif state ~= ACTIVITY_OPEN or now < tonumber(meta[3]) then
+elseif state ~= ACTIVITY_OPEN or now < starts then
   return answer(REASON_NOT_STARTED)
-elseif now >= tonumber(meta[4]) then
+elseif now >= ends then
   return answer(REASON_ENDED)
-elseif now < tonumber(meta[5]) then
+elseif now < opens then
   return answer(REASON_RESERVATION_PAUSED)
 end
 
@@ -90,19 +91,19 @@ local popped = call('ZPOPMIN', base .. 'free:' .. sku)
 if popped[1] then
   unit, generation = popped[1], tonumber(popped[2])
 else
-  unit = call('ZRANGEBYSCORE', base .. 'rest:' .. sku, '-inf', now, 'LIMIT', 0, 1)[1]
+  unit = call('ZRANGEBYSCORE', base .. 'rest:' .. sku, '-inf', format('%d', now), 'LIMIT', '0', '1')[1]
   if not unit then
-    if not meta[8] then
-      call('HSET', KEYS[1], 'wanted:' .. sku, 1)
+    if call('HEXISTS', KEYS[1], 'wanted:' .. sku) == 0 then
+      call('HSET', KEYS[1], 'wanted:' .. sku, '1')
     end
     return answer(REASON_BUCKET_EMPTY)
   end
-  generation = highest_seen(sku, unit, tonumber(unit) - unpack_at('>I6', meta[7], 3))
+  generation = highest_seen(sku, unit, tonumber(unit) - unpack_at('>I6', meta[3], 3))
   call('ZREM', base .. 'rest:' .. sku, unit)
 end
-local entry = ARGV[4] .. char(RESERVATION_RESERVED) .. index .. pack('>I6I4B', now, 0, #request) .. request
+local entry = sub(ARGV[5], 1, 16) .. char(RESERVATION_RESERVED) .. index .. pack('>I6I4B', now, 0, #request) .. request
   .. pack('>I6I4B', tonumber(unit), generation, #nonce) .. nonce
 call('HSET', base .. 'users', user, entry .. list)
-call('ZADD', base .. 'pending', 'LT', now + 1000, user)
-win_add(meta[6], ARGV[5], ARGV[6])
+call('ZADD', base .. 'pending', 'LT', format('%d', now + 1000), user)
+win_add(bits, h1, h2)
 return answer(REASON_QUEUED, entry)

@@ -6,12 +6,12 @@
 --
 -- Only a generation above the highest seen is a return; it replaces whatever copy of the unit was there. It never depends on an
 -- entry. Before the bucket is seeded nobody can have said that it is sold out: such units are free at once, all others rest first.
-local meta = call('HMGET', KEYS[1], 'state', 'seeded')
+local meta = call('HMGET', KEYS[1], 'law', 'seeded')
 if not meta[1] then
   return {REASON_STALE_EPOCH}
 end
-local ready = now_ms() + REST_MS
-local shelves, answers, came = {}, {REASON_OK, call('HINCRBY', KEYS[1], 'seq', 1)}, 0
+local ready = format('%d', now_ms() + REST_MS)
+local shelves, answers, came = {}, {REASON_OK, call('INCR', base .. 'seq')}, 0
 
 local function shelf(sku)
   local known = shelves[sku]
@@ -38,7 +38,7 @@ local function restock(sku, unit, generation)
     call('ZADD', base .. 'rest:' .. sku, ready, unit)
   else
     call('ZREM', base .. 'rest:' .. sku, unit)
-    call('ZADD', base .. 'free:' .. sku, generation, unit)
+    call('ZADD', base .. 'free:' .. sku, format('%d', generation), unit)
   end
   on.came = true
   came = came + 1

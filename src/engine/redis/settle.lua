@@ -1,15 +1,15 @@
 #!lua
 -- settle.lua: tells a bucket what became of reservations. Up to 64 items a call.
 --
---   ARGV   the items, one after another; each: user, ident (16 bytes), state, and with a verdict (ORDERED, RELEASED) also
---          why or '', request, sku, unit or 0, generation, h1, h2 (of the filter; both '' where not known),
+--   ARGV   the items, one after another; each: user, packed: ident 16 | state u8; and with a verdict (ORDERED, RELEASED) also
+--          packed: unit u48 (0: none) | generation u32 | h1 u32 | h2 u32 (of the filter; h2 0: not known), why or '', request, sku,
 --          superseded_by or '', and with one: its ident (16 bytes), request, sku
 --   gives  {OK, sequence, reason of each item}; {STALE_EPOCH} alone
 --
 -- Only the entry named by the ident moves, only forward, only by a move of spec/reservation.def. Only a verdict adds an entry that is
 -- not there. ORDERED also removes copies of the unit at its generation or an older one and raises its highest generation to at least
 -- that one; told again it does so again, for the bucket may have forgotten in between. A closed bucket takes all of this.
-local meta = call('HMGET', KEYS[1], 'filter', 'skus')
+local meta = call('HMGET', KEYS[1], 'law', 'skus')
 if not meta[1] then
   return {REASON_STALE_EPOCH}
 end
@@ -100,16 +100,19 @@ local function added(ident, state, index, request, why, by, unit, generation)
   return head .. pack('>I6I4B', unit, generation, 0)
 end
 
--- An ordered unit is nobody's to sell, at that generation or an older one.
-local function withdraw(sku, on, unit, generation)
-  local place = tonumber(unit) - on[2]
+-- An ordered unit is nobody's to sell, at that generation or an older one. `held`: the entry itself was holding it at that generation;
+-- then, while that is the highest seen, there is no copy to remove.
+local function withdraw(sku, on, number, generation, held)
+  local place, unit = number - on[2], format('%d', number)
   if place < 0 or place >= on[3] then
     return
   end
   local highest = highest_seen(sku, unit, place)
   if highest <= generation then
-    call('ZREM', base .. 'free:' .. sku, unit)
-    call('ZREM', base .. 'rest:' .. sku, unit)
+    if not held or highest ~= generation then
+      call('ZREM', base .. 'free:' .. sku, unit)
+      call('ZREM', base .. 'rest:' .. sku, unit)
+    end
     if highest < generation then
       highest_raise(sku, unit, place, generation)
     end
@@ -128,7 +131,7 @@ end
 
 local function settle_verdict(user, ident, to, v)
   local before = call('HGET', base .. 'users', user) or ''
-  local list, reason, wins = before, REASON_UNCHANGED, false
+  local list, reason, wins, held = before, REASON_UNCHANGED, false, false
   local at, tail, after = found(list, ident)
   if at and v.sku == '' then
     v.sku = sku_named(sub(list, at + 17, at + 18))
@@ -138,9 +141,10 @@ local function settle_verdict(user, ident, to, v)
     return REASON_UNKNOWN_ACTIVITY
   end
   if not at then
-    list = added(ident, to, on[1], v.request, v.why, v.by, tonumber(v.unit), tonumber(v.generation)) .. list
+    list = added(ident, to, on[1], v.request, v.why, v.by, v.unit, v.generation) .. list
     reason, wins = REASON_OK, true
   elseif may_move(byte(list, at + 16), to) then
+    held = sub(list, tail, tail + 9) == sub(v.packed, 1, 10)
     list = sub(list, 1, at - 1) .. moved(list, at, tail, after, to, v.why, v.by) .. sub(list, after)
     reason = REASON_OK
   end
@@ -160,25 +164,25 @@ local function settle_verdict(user, ident, to, v)
       call('ZREM', base .. 'pending', user)
     end
   end
-  if wins and v.h1 ~= '' then
-    win_add(meta[1], v.h1, v.h2)
+  if wins and v.h2 ~= 0 then
+    win_add(unpack_at('>I4', meta[1], 20), v.h1, v.h2)
   end
-  if to == RESERVATION_ORDERED and v.unit ~= '0' then
-    withdraw(v.sku, on, v.unit, tonumber(v.generation))
+  if to == RESERVATION_ORDERED and v.unit ~= 0 then
+    withdraw(v.sku, on, v.unit, v.generation, held)
   end
   return reason
 end
 
-local answers, a = {REASON_OK, call('HINCRBY', KEYS[1], 'seq', 1)}, 1
+local answers, a = {REASON_OK, call('INCR', base .. 'seq')}, 1
 while a <= #ARGV do
-  local user, ident, to = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2])
+  local user, ident, to = ARGV[a], sub(ARGV[a + 1], 1, 16), byte(ARGV[a + 1], 17)
   if to ~= RESERVATION_ORDERED and to ~= RESERVATION_RELEASED then
     answers[#answers + 1] = settle_move(user, ident, to)
-    a = a + 3
+    a = a + 2
   else
-    local v = {why = ARGV[a + 3], request = ARGV[a + 4], sku = ARGV[a + 5], unit = ARGV[a + 6], generation = ARGV[a + 7],
-      h1 = ARGV[a + 8], h2 = ARGV[a + 9], by = ARGV[a + 10]}
-    a = a + 11
+    local v = {packed = ARGV[a + 2], why = ARGV[a + 3], request = ARGV[a + 4], sku = ARGV[a + 5], by = ARGV[a + 6]}
+    v.unit, v.generation, v.h1, v.h2 = unpack_at('>I6I4I4I4', v.packed)
+    a = a + 7
     if v.by ~= '' then
       v.other, v.other_request, v.other_sku = ARGV[a], ARGV[a + 1], ARGV[a + 2]
       a = a + 3

@@ -7,21 +7,22 @@
 --
 -- It counts the sequence on like every script that decides something: so a server that may no longer write cannot answer it,
 -- and nobody says "sold out" on the word of a replica. The incarnation names the server and the life of its data.
-local meta = call('HMGET', KEYS[1], 'state', 'version', 'seeded', 'closed', 'restocks', 'filter', 'skus')
+local meta = call('HMGET', KEYS[1], 'law', 'version', 'seeded', 'closed', 'restocks', 'skus')
 if not meta[1] then
   return {REASON_STALE_EPOCH}
 end
 local now = now_ms()
+local state, _, _, _, bits = unpack_at(LAW, meta[1])
 local info = call('INFO', 'server', 'replication')
 local incarnation = sub(string.match(info, 'run_id:(%x+)'), 1, 20) .. '-' .. sub(string.match(info, 'master_replid:(%x+)'), 1, 20)
 local answer = {
-  REASON_OK, call('HINCRBY', KEYS[1], 'seq', 1), now, tonumber(meta[1]), tonumber(meta[2]), meta[3] and 1 or 0, meta[4] and 1 or 0,
-  tonumber(meta[5]), call('ZCARD', base .. 'pending'), incarnation, tonumber(meta[6]),
+  REASON_OK, call('INCR', base .. 'seq'), now, state, tonumber(meta[2]), meta[3] and 1 or 0, meta[4] and 1 or 0,
+  tonumber(meta[5]), call('ZCARD', base .. 'pending'), incarnation, bits,
   ARGV[1] == '1' and call('GET', base .. 'win') or '',
 }
-for sku in string.gmatch(meta[7], '%S+') do
+for sku in string.gmatch(meta[6], '%S+') do
   local rest = call('ZCARD', base .. 'rest:' .. sku)
-  local ready = rest > 0 and call('ZCOUNT', base .. 'rest:' .. sku, '-inf', now) or 0
+  local ready = rest > 0 and call('ZCOUNT', base .. 'rest:' .. sku, '-inf', format('%d', now)) or 0
   local n = #answer
   answer[n + 1] = sku
   answer[n + 2] = call('ZCARD', base .. 'free:' .. sku) + ready
