@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "http_client.h"
@@ -46,7 +47,7 @@ struct crowd {
     size_t latency_count, latency_cap, queued_latency_count, queued_latency_cap;
     uint32_t next_user, seated;
     uint64_t began_us, answered_us, until_us;
-    bool following, told;
+    bool following, told, terminal;
     struct alarm progress;
     void (*done)(void *);
     void *arg;
@@ -100,9 +101,9 @@ static void say_progress(struct crowd *c)
     const struct crowd_result *r = &c->result;
     if (!c->options.progress)
         return;
-    fprintf(c->options.progress, "\rrush: %u of %u users, %llu requests, queued %zu, sold out %llu, ordered %llu, released %llu   ", c->next_user, c->options.users,
-            (unsigned long long)r->requests, c->queued_count, (unsigned long long)r->users_by[REASON_SOLD_OUT], (unsigned long long)r->ordered,
-            (unsigned long long)r->released);
+    fprintf(c->options.progress, "%s%u of %u users, %llu requests, queued %zu, sold out %llu, ordered %llu, released %llu%s", c->terminal ? "\r" : "", c->next_user,
+            c->options.users, (unsigned long long)r->requests, c->queued_count, (unsigned long long)r->users_by[REASON_SOLD_OUT],
+            (unsigned long long)r->ordered, (unsigned long long)r->released, c->terminal ? "   " : "\n");
     fflush(c->options.progress);
 }
 
@@ -111,7 +112,7 @@ static void ring_progress(struct waiter *w, enum reason reason, const void *resu
     struct crowd *c = container_of(w, struct crowd, progress.waiter);
     (void)reason, (void)result;
     say_progress(c);
-    clock_set_in(c->clock, &c->progress, PROGRESS_MS * 1000);
+    clock_set_in(c->clock, &c->progress, c->terminal ? PROGRESS_MS * 1000 : 1000000);
 }
 
 static void finish(struct crowd *c)
@@ -122,7 +123,7 @@ static void finish(struct crowd *c)
     clock_unset(c->clock, &c->progress);
     sum_up(c);
     say_progress(c);
-    if (c->options.progress)
+    if (c->terminal)
         fputc('\n', c->options.progress);
     c->done(c->arg);
 }
@@ -349,6 +350,7 @@ struct crowd *crowd_start(uv_loop_t *loop, struct clock *clock, const struct cro
                         .began_us = clock_mono_us(clock), .progress = {.waiter = {.wake = ring_progress}}};
     check(c->client != NULL);
     c->seated = options->connections;
+    c->terminal = options->progress && isatty(fileno(options->progress));
     clock_set_in(clock, &c->progress, PROGRESS_MS * 1000);
     for (uint32_t i = 0; i < options->connections; i++) {
         seats[i] = (struct seat){.crowd = c, .call = {.done = answered}, .alarm = {.waiter = {.wake = rung}}};

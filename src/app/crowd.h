@@ -19,7 +19,7 @@ struct crowd_options {
     uint32_t connections;
     uint32_t retry_percent;       /* of users ask again once they have been answered */
     uint32_t patience_ms;         /* for verdicts, once everybody has been answered; and for a server that does not answer */
-    FILE *progress;               /* one line again and again; NULL: none */
+    FILE *progress;               /* how it goes: one line rewritten on a terminal, else a line a second; NULL: nothing */
 };
 
 struct crowd_result {
