@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The parts of the PostgreSQL ledger that need no server: what a SQLSTATE means, and parameters as bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "params.h"
+#include "sqlstate.h"
+
+/* failure-semantics in numbers: code, reason before the result, reason after it, manner. Written apart from the table on purpose. */
+static const struct {
+    const char *code;
+    enum reason reason, late;
+    enum sqlstate_manner manner;
+} known[] = {
+    {"40001", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_REPEAT},
+    {"40P01", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_REPEAT},
+    {"40002", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_STAY},
+    {"40003", REASON_UNCERTAIN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"55P03", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_STAY},
+    {"57014", REASON_ENGINE_BUSY, REASON_UNCERTAIN, SQLSTATE_STAY},
+    {"57P01", REASON_ENGINE_BUSY, REASON_LINK_LOST, SQLSTATE_LEAVE},
+    {"57P02", REASON_ENGINE_BUSY, REASON_LINK_LOST, SQLSTATE_LEAVE},
+    {"57P03", REASON_ENGINE_BUSY, REASON_LINK_LOST, SQLSTATE_LEAVE},
+    {"53100", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_STAY},
+    {"53300", REASON_ENGINE_BUSY, REASON_ENGINE_BUSY, SQLSTATE_STAY},
+    {"22001", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"22021", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"23502", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"23505", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"23514", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"08006", REASON_LINK_LOST, REASON_LINK_LOST, SQLSTATE_LEAVE},
+    {"08007", REASON_UNCERTAIN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"25006", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"25P02", REASON_ENGINE_BUSY, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"25P03", REASON_ENGINE_BUSY, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"26000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"0A000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"28P01", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"3D000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"3F000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"42883", REASON_ENGINE_REFUSED, REASON_UNCERTAIN, SQLSTATE_STAY},
+    {"54000", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
+    {"XX001", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STOP},
+    {"XX002", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STOP},
+    {"58030", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STOP},
+    {"XX000", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STAY},
+    {"P0004", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STAY},
+    {"", REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STAY},
+    {NULL, REASON_ENGINE_FAULT, REASON_ENGINE_FAULT, SQLSTATE_STAY},
+};
+
+static void every_sqlstate_has_its_reason(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(known); i++) {
+        const struct sqlstate_row *row = sqlstate_row(known[i].code);
+        assert_int_equal(row->reason, known[i].reason);
+        assert_int_equal(row->late, known[i].late);
+        assert_int_equal(row->manner, known[i].manner);
+    }
+}
+
+/* Each row of the table is met by a code above: none is there for nothing, none is shadowed by one before it. */
+static void every_row_is_reached(void **state)
+{
+    (void)state;
+#define SQLSTATE(prefix, reason, late, manner) +1
+    enum { ROWS = 0
+#include "sqlstate.def"
+    };
+#undef SQLSTATE
+    const struct sqlstate_row *seen[ROWS];
+    size_t count = 0;
+    for (size_t i = 0; i < countof(known); i++) {
+        const struct sqlstate_row *row = sqlstate_row(known[i].code);
+        size_t k = 0;
+        while (k < count && seen[k] != row)
+            k++;
+        if (k == count)
+            seen[count++] = row;
+    }
+    assert_int_equal(count, ROWS);
+}
+
+/* An error before the commit never reads as "it happened", and what may be repeated has certainly not happened. */
+static void no_error_reads_as_done(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(known); i++) {
+        const struct sqlstate_row *row = sqlstate_row(known[i].code);
+        assert_true(reason_fate(row->reason) != FATE_DONE && reason_fate(row->late) != FATE_DONE);
+        if (row->manner == SQLSTATE_REPEAT)
+            assert_int_equal(reason_fate(row->reason), FATE_RETRY);
+    }
+}
+
+static void parameters_are_the_servers_bytes(void **state)
+{
+    (void)state;
+    struct params p = params_new();
+    const char *values[PARAMS_MAX];
+    params_text(&p, str_lit("ab"));
+    params_text(&p, (struct str){0});
+    params_null(&p);
+    params_bool(&p, true);
+    params_i16(&p, -2);
+    params_i32(&p, 258);
+    params_i64(&p, -1);
+    params_array_open(&p, PARAMS_TEXT, 2);
+    params_item_text(&p, str_lit("x"));
+    params_item_text(&p, str_lit(""));
+    params_array_close(&p);
+    params_array_open(&p, PARAMS_I64, 0);
+    params_array_close(&p);
+    params_array_open(&p, PARAMS_I16, 1);
+    params_item_i16(&p, 7);
+    params_array_close(&p);
+    params_values(&p, values);
+    assert_int_equal(p.count, 10);
+    static const struct {
+        int length;
+        const char *bytes;
+    } want[] = {
+        {2, "ab"}, {0, ""}, {-1, NULL}, {1, "\1"}, {2, "\xff\xfe"}, {4, "\0\0\1\2"}, {8, "\xff\xff\xff\xff\xff\xff\xff\xff"},
+        {29, "\0\0\0\1" "\0\0\0\0" "\0\0\0\x19" "\0\0\0\2" "\0\0\0\1" "\0\0\0\1x" "\0\0\0\0"},
+        {12, "\0\0\0\0" "\0\0\0\0" "\0\0\0\x14"},
+        {26, "\0\0\0\1" "\0\0\0\0" "\0\0\0\x15" "\0\0\0\1" "\0\0\0\1" "\0\0\0\2\0\7"},
+    };
+    for (int i = 0; i < p.count; i++) {
+        assert_int_equal(p.length[i], want[i].length);
+        if (want[i].length < 0)
+            assert_null(values[i]);
+        else {
+            assert_non_null(values[i]);    /* an empty text is not NULL */
+            assert_memory_equal(values[i], want[i].bytes, (size_t)want[i].length);
+        }
+    }
+    assert_true(buf_ok(&p.bytes));
+    params_free(&p);
+}
+
+static void too_much_is_noticed(void **state)
+{
+    (void)state;
+    static char big[1 << 20];
+    struct params p = params_new();
+    for (size_t i = 0; i < PARAMS_BYTES / sizeof big + 1; i++)
+        params_text(&p, (struct str){big, sizeof big});
+    assert_false(buf_ok(&p.bytes));
+    params_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_sqlstate_has_its_reason), cmocka_unit_test(every_row_is_reached), cmocka_unit_test(no_error_reads_as_done),
+        cmocka_unit_test(parameters_are_the_servers_bytes), cmocka_unit_test(too_much_is_noticed),
+    };
+    return cmocka_run_group_tests_name("postgres", tests, NULL, NULL);
+}
