@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+
+#define NOW_MS 1796083200000    /* 2026-12-01 */
+
+struct flight {
+    struct slot slot;
+    struct alarm alarm;
+    struct fake *fake;
+    enum reason reason;
+    const void *result;
+    union {
+        struct reserve_answer reserve;
+        struct batch_result batch;
+        struct look_answer look;
+        struct due_answer due;
+        struct stock_answer stock;
+        struct holdings_answer holdings;
+        struct send_result send;
+        struct queues_answer queues;
+        struct range_answer range;
+        struct pulled_answer pulled;
+        struct lease_answer lease;
+        struct place_answer place;
+        struct ledger_look_answer ledger_look;
+        struct claim_answer claim;
+        struct activity activity;
+        struct activities_answer activities;
+        struct units_answer units;
+    } answer;
+    enum reason verdicts[256];
+    struct verdict judged[256];
+    struct leased leased;
+    struct queue queue;
+    struct outbox_row rows[16];
+};
+
+static void land(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct flight *f = container_of(container_of(w, struct alarm, waiter), struct flight, alarm);
+    f->fake->flying--;
+    slot_wake(&f->slot, f->reason, f->result);
+    free(f);
+}
+
+/* A call begins. True: it is answered well, and the caller fills in the result; false: something was injected. */
+static bool fly(struct fake *k, enum fake_op op, struct waiter *w, struct flight **out)
+{
+    struct flight *f = calloc(1, sizeof *f);
+    check(f != NULL);
+    k->calls[op]++;
+    k->flying++;
+    f->fake = k;
+    f->alarm.waiter.wake = land;
+    f->reason = REASON_OK;
+    bool injected = k->inject != REASON_OK && op == k->inject_op && k->calls[op] >= k->inject_at && k->calls[op] <= k->inject_until;
+    if (injected)
+        f->reason = k->silent ? REASON_TIMED_OUT : k->inject;
+    slot_arm(&f->slot, w);
+    clock_set_in(&k->clock.clock, &f->alarm, injected && k->silent ? (uint64_t)(w->budget_ms ? w->budget_ms : 1000) * 1000 : 1000);
+    *out = f;
+    return !injected;
+}
+
+static struct fake *of_store(struct store *s) { return container_of(s, struct fake, store); }
+static struct fake *of_bus(struct bus *b) { return container_of(b, struct fake, bus); }
+static struct fake *of_ledger(struct ledger *l) { return container_of(l, struct fake, ledger); }
+
+/* ---- store -------------------------------------------------------------------------------------------------------------------- */
+
+static void reserve(struct store *s, const struct reserve_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    k->last_reserve = *a;
+    k->last_ident = a->ident;
+    if (!fly(k, FAKE_RESERVE, w, &f))
+        return;
+    f->reason = k->reserve == REASON_ASK_LEDGER && a->ledger_asked ? REASON_QUEUED : k->reserve;
+    f->answer.reserve = (struct reserve_answer){.replayed = k->replayed, .entry = k->entry, .now_ms = clock_now_ms(&k->clock.clock), .starts_ms = 77};
+    if (!k->replayed && f->reason == REASON_QUEUED)
+        f->answer.reserve.entry.ident = a->ident;
+    f->result = &f->answer.reserve;
+}
+
+static void settle(struct store *s, const struct settle_ask *a, size_t n, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    check(n >= 1 && n <= STORE_BATCH_MAX);
+    if (!fly(k, FAKE_SETTLE, w, &f))
+        return;
+    for (size_t i = 0; i < n; i++)
+        k->settled[a[i].to]++;
+    k->last_settle = a[n - 1];
+    f->answer.batch = (struct batch_result){f->verdicts, n};
+    for (size_t i = 0; i < n; i++)
+        f->verdicts[i] = REASON_OK;
+    f->result = &f->answer.batch;
+}
+
+static void restock(struct store *s, const struct restock_ask *a, size_t n, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    check(n >= 1 && n <= STORE_BATCH_MAX && a[0].token.unit > 0);
+    if (!fly(k, FAKE_RESTOCK, w, &f))
+        return;
+    f->answer.batch = (struct batch_result){f->verdicts, n};
+    for (size_t i = 0; i < n; i++)
+        f->verdicts[i] = i % 2 ? REASON_OK : REASON_UNCHANGED;
+    k->stocks[0].free = k->unit_count;
+    f->result = &f->answer.batch;
+}
+
+static void look(struct store *s, const struct look_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    (void)a;
+    if (!fly(k, FAKE_LOOK, w, &f))
+        return;
+    f->answer.look = (struct look_answer){.entries = &k->entry, .count = k->entry.state != RESERVATION_NONE, .now_ms = clock_now_ms(&k->clock.clock)};
+    f->result = &f->answer.look;
+}
+
+static void due(struct store *s, const struct due_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    check(a->limit >= 1 && a->limit <= 64);
+    if (!fly(k, FAKE_DUE, w, &f))
+        return;
+    f->answer.due = (struct due_answer){.entries = k->dues, .count = k->due_count, .waiting = k->due_count, .now_ms = clock_now_ms(&k->clock.clock)};
+    f->result = &f->answer.due;
+}
+
+static void stock(struct store *s, const struct stock_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    static const char filter[8] = {0};
+    if (!fly(k, FAKE_STOCK, w, &f))
+        return;
+    f->answer.stock = k->stock;
+    f->answer.stock.seeded = k->seeded;
+    f->answer.stock.now_ms = clock_now_ms(&k->clock.clock);
+    f->answer.stock.skus = k->stocks;
+    f->answer.stock.sku_count = k->activity.sku_count;
+    f->answer.stock.filter_bits = 64;
+    f->answer.stock.filter = a->with_filter ? (struct str){filter, sizeof filter} : (struct str){0};
+    f->result = &f->answer.stock;
+}
+
+static void install(struct store *s, const struct install_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    if (!fly(k, FAKE_INSTALL, w, &f))
+        return;
+    k->installed = true;
+    k->seeded |= a->seeded;
+    k->stock.version = a->activity->version;
+    k->stock.state = a->activity->state;
+}
+
+static void holdings(struct store *s, const struct holdings_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    check(a->cursor.len == 0);
+    if (!fly(k, FAKE_HOLDINGS, w, &f))
+        return;
+    f->answer.holdings = (struct holdings_answer){.held = k->held, .count = k->held_count};
+    f->result = &f->answer.holdings;
+}
+
+static const struct store_ops store_ops = {"fake", reserve, settle, restock, look, due, stock, install, holdings};
+
+/* ---- bus ---------------------------------------------------------------------------------------------------------------------- */
+
+static void create(struct bus *b, const struct str *t, size_t n, struct str g, int32_t q, struct waiter *w)
+{
+    (void)b, (void)t, (void)n, (void)g, (void)q, (void)w;
+    check(false);    /* core creates no topics */
+}
+
+static void send(struct bus *b, const struct bus_message *m, size_t n, struct waiter *w)
+{
+    struct fake *k = of_bus(b);
+    struct flight *f;
+    check(n >= 1 && n <= BUS_BATCH_MAX && m[0].body.len > 0);
+    k->last_sent = n;
+    if (!fly(k, FAKE_SEND, w, &f))
+        return;
+    k->sent += n;
+    f->answer.send = (struct send_result){f->verdicts, n};
+    for (size_t i = 0; i < n; i++)
+        f->verdicts[i] = k->send_verdict;
+    f->result = &f->answer.send;
+}
+
+static void queues(struct bus *b, struct str topic, struct waiter *w)
+{
+    struct fake *k = of_bus(b);
+    struct flight *f;
+    (void)topic;
+    if (!fly(k, FAKE_QUEUES, w, &f))
+        return;
+    f->queue = (struct queue){str_lit("broker"), str_lit("seckill-create-order"), 0};
+    f->answer.queues = (struct queues_answer){&f->queue, 1};
+    f->result = &f->answer.queues;
+}
+
+static int64_t queue_max(const struct fake *k) { return k->first + (int64_t)k->message_count; }
+
+static void range(struct bus *b, const struct queue *q, struct waiter *w)
+{
+    struct fake *k = of_bus(b);
+    struct flight *f;
+    (void)q;
+    if (!fly(k, FAKE_RANGE, w, &f))
+        return;
+    f->answer.range = (struct range_answer){k->first, queue_max(k), k->link};
+    f->result = &f->answer.range;
+}
+
+static void pull(struct bus *b, const struct pull_ask *a, struct waiter *w)
+{
+    struct fake *k = of_bus(b);
+    struct flight *f;
+    if (!fly(k, FAKE_PULL, w, &f))
+        return;
+    if (a->offset < k->first || a->offset > queue_max(k)) {
+        f->reason = REASON_OFFSET_MOVED;
+        return;
+    }
+    size_t from = (size_t)(a->offset - k->first), n = k->message_count - from < a->limit ? k->message_count - from : a->limit;
+    f->answer.pulled = (struct pulled_answer){k->messages + from, n, a->offset + (int64_t)n, k->first, queue_max(k), k->link};
+    f->result = &f->answer.pulled;
+    if (n == 0 && a->wait_ms > 0)
+        clock_set_in(&k->clock.clock, &f->alarm, (uint64_t)a->wait_ms * 1000);
+}
+
+static void mirror(struct bus *b, const struct queue *q, int64_t next, struct waiter *w)
+{
+    struct flight *f;
+    (void)q, (void)next;
+    fly(of_bus(b), FAKE_MIRROR, w, &f);
+}
+
+static const struct bus_ops bus_ops = {"fake", create, send, queues, range, pull, mirror};
+
+/* ---- ledger ------------------------------------------------------------------------------------------------------------------- */
+
+static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_LEASE, w, &f))
+        return;
+    if (k->queue_next < 0)
+        k->queue_next = a->starts[0];
+    f->leased = (struct leased){0, k->queue_next, {k->identity, k->identity_len}};
+    f->answer.lease = (struct lease_answer){&f->leased, 1};
+    f->result = &f->answer.lease;
+}
+
+static bool move_offset(struct fake *k, const struct queue_prefix *p)
+{
+    if (p->from != k->queue_next)
+        return false;
+    k->queue_next = p->to;
+    k->identity_len = p->identity.len;
+    check(p->identity.len <= sizeof k->identity);
+    if (p->identity.len > 0)
+        memcpy(k->identity, p->identity.ptr, p->identity.len);
+    return true;
+}
+
+static void place(struct ledger *l, const struct place_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    check(a->count <= LEDGER_BATCH_MAX && a->prefix_count <= 1);
+    if (!fly(k, FAKE_PLACE, w, &f))
+        return;
+    f->reason = k->judge ? k->judge(a) : REASON_OK;
+    if (f->reason != REASON_OK)
+        return;
+    if (a->prefix_count == 1 && !move_offset(k, a->prefixes)) {
+        f->reason = REASON_QUEUE_LOST;
+        return;
+    }
+    k->placed += a->count;
+    for (size_t i = 0; i < a->count; i++)
+        f->judged[i] = (struct verdict){.outcome = k->outcome, .why = REASON_OK, .fresh = true, .order = str_lit("ord")};
+    f->answer.place = (struct place_answer){f->judged, a->count, false};
+    f->result = &f->answer.place;
+}
+
+static void release(struct ledger *l, const struct release_ask *a, struct waiter *w)
+{
+    struct flight *f;
+    (void)a;
+    fly(of_ledger(l), FAKE_RELEASE, w, &f);
+}
+
+static void park(struct ledger *l, const struct park_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_PARK, w, &f))
+        return;
+    if (a->prefix && !move_offset(k, a->prefix)) {
+        f->reason = REASON_QUEUE_LOST;
+        return;
+    }
+    check(k->parked < countof(k->parked_why));
+    k->parked_why[k->parked++] = a->why;
+}
+
+static void ledger_look_at(struct ledger *l, const struct ledger_look_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    (void)a;
+    if (!fly(k, FAKE_LEDGER_LOOK, w, &f))
+        return;
+    f->reason = k->ledger_look;
+    f->answer.ledger_look = k->looked;
+    f->result = f->reason == REASON_OK ? &f->answer.ledger_look : NULL;
+}
+
+static void claim(struct ledger *l, const struct claim_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    size_t n = 0;
+    (void)a;
+    if (!fly(k, FAKE_CLAIM, w, &f))
+        return;
+    for (size_t i = 0; i < k->row_count && k->calls[FAKE_CLAIM] % 4 == 1; i++)    /* what is not finished comes again, a little later */
+        if (!k->row_done[i])
+            f->rows[n++] = k->rows[i];
+    f->answer.claim = (struct claim_answer){f->rows, n, 0, 0};
+    f->result = &f->answer.claim;
+}
+
+static void finish(struct ledger *l, const struct finish_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_FINISH, w, &f))
+        return;
+    for (size_t i = 0; i < a->count; i++)
+        k->row_done[a->items[i].row - 1] = true;
+}
+
+static void activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w)
+{
+    (void)l, (void)a, (void)w;
+    check(false);
+}
+
+static void activity_move_to(struct ledger *l, const struct activity_move_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_MOVE, w, &f))
+        return;
+    enum activity_state to = k->activity.state;
+    if (!activity_move(k->activity.state, a->event, &to)) {
+        f->reason = REASON_CONFLICT;
+        return;
+    }
+    k->activity.state = to;
+    k->activity.version++;
+    f->answer.activity = k->activity;
+    f->result = &f->answer.activity;
+}
+
+static void activities(struct ledger *l, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_ACTIVITIES, w, &f))
+        return;
+    f->answer.activities = (struct activities_answer){&k->activity, 1};
+    f->result = &f->answer.activities;
+}
+
+static void units(struct ledger *l, const struct units_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_UNITS, w, &f))
+        return;
+    f->answer.units = (struct units_answer){k->units, a->after == 0 ? k->unit_count : 0};
+    f->result = &f->answer.units;
+}
+
+static void audit(struct ledger *l, struct str activity, struct waiter *w)
+{
+    (void)l, (void)activity, (void)w;
+    check(false);
+}
+
+static const struct ledger_ops ledger_ops = {"fake", lease, place, release, park, ledger_look_at, claim, finish,
+                                             activity_create, activity_move_to, activities, units, audit};
+
+/* ---- for the tests -------------------------------------------------------------------------------------------------------------- */
+
+void fake_init(struct fake *k)
+{
+    *k = (struct fake){.store.ops = &store_ops, .bus.ops = &bus_ops, .ledger.ops = &ledger_ops};
+    sim_clock_init(&k->clock, NOW_MS);
+    sim_clock_run_until(&k->clock, 10000000);
+    sim_random_init(&k->random, 1);
+    k->keys = ident_keys_from(str_lit("one"), str_lit("two"), str_lit("users"));
+    k->skus[0] = (struct sku){.sku = str_lit("sku"), .stock = 4, .unit_first = 1, .price = 100, .currency = str_lit("CNY")};
+    k->activity = (struct activity){.activity = str_lit("act"), .title = str_lit("An act"), .number = 7, .epoch = 1, .buckets = 2, .state = ACTIVITY_OPEN,
+                                    .version = 3, .starts_ms = NOW_MS - 1000, .ends_ms = NOW_MS + 3600000, .skus = k->skus, .sku_count = 1};
+    k->stocks[0].sku = str_lit("sku");
+    k->stock = (struct stock_answer){.state = ACTIVITY_OPEN, .version = 3, .restocks = 5};
+    k->seeded = true;
+    k->reserve = REASON_QUEUED;
+    k->ledger_look = REASON_NOT_FOUND;
+    k->send_verdict = REASON_OK;
+    k->outcome = REASON_ORDERED;
+    k->queue_next = -1;
+    k->link = 1;
+    k->inject_at = 1;
+    k->inject_until = SIZE_MAX;
+}
+
+void fake_end(struct fake *k)
+{
+    while (k->flying > 0)
+        check(sim_clock_step(&k->clock));
+    sim_clock_end(&k->clock);
+}
+
+void fake_pass(struct fake *k, uint32_t ms) { sim_clock_run_until(&k->clock, k->clock.mono_us + (uint64_t)ms * 1000); }
+
+struct entry fake_entry(struct fake *k, struct str user, enum reservation_state state, int64_t age_ms)
+{
+    int64_t now = clock_now_ms(&k->clock.clock);
+    uint64_t hash = user_hash(&k->keys, user);
+    struct ident_fields fields = {now - age_ms, 7, 1, user_bucket(hash, 2)};
+    return (struct entry){.ident = ident_make(&k->keys, fields, ident_chance(hash, random_next(&k->random.random))), .state = state,
+                          .request = str_lit("req"), .sku = str_lit("sku"), .token = {3, 1}, .created_ms = now - age_ms, .updated_ms = now - age_ms};
+}

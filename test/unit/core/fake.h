@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fake.h: ports that do nothing but answer as they are told. Every call is answered one millisecond later, by default well; one call of
+ * one kind can be told to end otherwise. What was asked is counted, and the last of it kept. */
+#pragma once
+#include "bus.h"
+#include "ident.h"
+#include "ledger.h"
+#include "sim_clock.h"
+#include "sim_random.h"
+#include "store.h"
+
+enum fake_op {
+    FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS,
+    FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS,
+    FAKE_OPS
+};
+
+struct fake {
+    struct store store;
+    struct bus bus;
+    struct ledger ledger;
+    struct sim_clock clock;
+    struct sim_random random;
+    struct ident_keys keys;
+
+    size_t calls[FAKE_OPS];
+    enum fake_op inject_op;        /* the call number inject_at (from 1) … inject_until of this kind ends with … */
+    size_t inject_at, inject_until;
+    enum reason inject;            /* … this; OK: nothing is injected */
+    bool silent;                   /* such a call is never answered by the engine: its deadline passes (TIMED_OUT) */
+
+    /* what is answered when all is well; each test sets what it needs */
+    struct activity activity;
+    struct sku skus[2];
+    enum reason reserve;           /* QUEUED with `entry` … */
+    struct entry entry;
+    bool replayed;
+    struct stock_answer stock;
+    struct stock_sku stocks[2];
+    enum reason ledger_look;       /* OK with `looked`, or NOT_FOUND */
+    struct ledger_look_answer looked;
+    enum reason send_verdict;
+    struct pulled messages[256];   /* of queue 0, from offset `first` */
+    size_t message_count;
+    int64_t first, queue_next;     /* queue_next: the ledger's offset, moved by place and park */
+    char identity[64];
+    size_t identity_len;
+    uint64_t link;
+    enum reason (*judge)(const struct place_ask *);    /* NULL: all ORDERED; POISON or OK */
+    enum reason outcome;           /* of place's verdicts */
+    size_t placed, parked, settled[RESERVATION_STATE_COUNT];
+    enum reason parked_why[64];
+    struct outbox_row rows[16];
+    bool row_done[16];
+    size_t row_count;
+    struct due_entry dues[4];
+    size_t due_count;
+    struct ledger_unit units[64];
+    size_t unit_count;
+    struct held held[64];
+    size_t held_count;
+    bool seeded, installed;
+    struct settle_ask last_settle;
+    struct reserve_ask last_reserve;
+    struct ident last_ident;
+    size_t last_sent, sent;
+    char user[64];
+    size_t flying;                 /* calls not yet answered */
+};
+
+void fake_init(struct fake *);     /* one open activity "act" with SKU "sku", one queue, nothing in it */
+void fake_end(struct fake *);
+void fake_pass(struct fake *, uint32_t ms);
+/* An undecided entry made so long ago, under the fake's keys, for this user. */
+struct entry fake_entry(struct fake *, struct str user, enum reservation_state, int64_t age_ms);
