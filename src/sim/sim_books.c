@@ -80,13 +80,14 @@ static struct sim_row *tell(struct sim_books *b, enum outbox_kind kind, struct s
     check(row_key(&k, kind, subject, token));
     struct sim_row *row = sim_map_get(&b->row_by_key, k.str);
     if (row) {
-        row->version++;
+        row->version += row->turn != b->turn;
+        row->turn = b->turn;
         row->claimed_until_ms = 0;
         return row;
     }
     struct link *idle = list_take(&b->rows_free);
     row = idle ? list_entry(idle, struct sim_row, link) : sim_new(&b->ground, struct sim_row);
-    *row = (struct sim_row){.key = sim_text(&b->ground, k.str), .row = ++b->rows_given, .version = 1, .kind = kind, .created_ms = now_ms, .token = token};
+    *row = (struct sim_row){.key = sim_text(&b->ground, k.str), .row = ++b->rows_given, .turn = b->turn, .version = 1, .kind = kind, .created_ms = now_ms, .token = token};
     list_append(&b->outbox, &row->link);
     b->outbox_count++;
     sim_map_put(&b->row_by_key, row->key, row);
@@ -227,7 +228,7 @@ static void fill(struct sim_books *b, const struct sim_row *row, struct outbox_r
         out->token = row->token;
         out->home = u->home;
         out->sku = u->activity->skus[u->sku].sku;
-        out->stale = u->consumed || u->token.generation != row->token.generation;
+        out->stale = u->token.generation != row->token.generation;
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sim_books.h: the ledger's tables as plain C, and what it does with them (protocol §3–4). Each function is one transaction: it
  * looks first, and changes nothing where it refuses. It knows no port and no clock: the hour is given. Rows are never deleted but those of the
- * outbox, so a pointer to a row, and every text in it, lives as long as the books: some 1,000 bytes an order. The structs are open for auditors, and for tests that plant a fault. */
+ * outbox, so a pointer to a row, and every text in it, lives as long as the books: about 1,500 bytes an order. The structs are open for auditors, and for tests that plant a fault. */
 #pragma once
 #include "ledger.h"
 #include "list.h"
@@ -25,6 +25,7 @@ struct sim_inbox {                   /* the verdict of a reservation */
     struct str superseded_by;
     uint32_t raised;                 /* the generation this verdict raised its unit to; 0: it raised none */
     int64_t decided_ms;
+    uint64_t turn;                   /* of the call that decided it */
     struct sim_inbox *earlier;       /* RELEASED of the same (activity, user, request) */
 };
 struct sim_order {
@@ -51,6 +52,7 @@ struct sim_row {                     /* outbox */
     struct link link;                /* in the order in which they were first written */
     struct str key;
     int64_t row, claimed_until_ms, created_ms;
+    uint64_t turn;                   /* of the call that told it last: one call tells a row once */
     int32_t version;
     enum outbox_kind kind;
     const struct activity *activity; /* NULL: of none we know */
@@ -83,6 +85,7 @@ struct sim_books {
     struct link outbox, rows_free;
     size_t outbox_count;
     int64_t rows_given;
+    uint64_t turn;                   /* writing calls so far */
     struct sim_member *members;
     size_t member_count, member_cap;
     struct sim_offset **offsets;
@@ -131,6 +134,8 @@ enum reason sim_books_place(struct sim_books *b, const struct place_ask *ask, in
 enum reason sim_books_release(struct sim_books *b, const struct release_ask *ask, int64_t now_ms, struct verdict *verdicts, bool *regressed);
 enum reason sim_books_park(struct sim_books *b, const struct park_ask *ask, int64_t now_ms);
 struct verdict sim_books_verdict(const struct sim_inbox *row, bool fresh);
+/* Of the RELEASED rows of one request (the newest is given, or NULL) the one that was first; of one call's, the lowest name. */
+const struct sim_inbox *sim_books_first_released(const struct sim_inbox *newest);
 
 /* ---- audit (sim_audit.c): from the rows alone, through none of the maps above ---- */
 

@@ -179,11 +179,9 @@ static struct str reservation_named(struct sim_books *b, const struct ledger_loo
     if (!sim_key_join(&k, (const struct str[]){ask->activity, ask->user, ask->id}, 3))
         return (struct str){0};
     const struct sim_order *o = sim_map_get(&b->order_by_request, k.str);
-    const struct sim_inbox *released = sim_map_get(&b->released_by_request, k.str);
+    const struct sim_inbox *released = sim_books_first_released(sim_map_get(&b->released_by_request, k.str));
     const struct sim_review *review = sim_map_get(&b->review_by_request, k.str);
-    while (released && released->earlier)    /* the one released first, whose superseded_by tells the rest */
-        released = released->earlier;
-    return o ? o->order.reservation : released ? released->what.reservation
+    return o ? o->order.reservation : released ? released->what.reservation    /* whose superseded_by tells the rest */
            : review && review->open ? review->what.reservation : (struct str){0};
 }
 

@@ -85,7 +85,7 @@ static struct sim_inbox *inbox_insert(struct sim_books *b, const struct create_o
 {
     struct sim_inbox *row = sim_new(&b->ground, struct sim_inbox);
     struct create_order *w = &row->what;
-    *row = (struct sim_inbox){.what = *m, .outcome = outcome, .why = why, .decided_ms = now_ms};
+    *row = (struct sim_inbox){.what = *m, .outcome = outcome, .why = why, .decided_ms = now_ms, .turn = b->turn};
     struct str *texts[] = {&w->message, &w->request, &w->reservation, &w->activity, &w->sku, &w->user, &w->trace};
     for (size_t i = 0; i < countof(texts); i++)
         *texts[i] = sim_text(&b->ground, *texts[i]);
@@ -226,9 +226,7 @@ static enum reason why_not(struct sim_books *b, const struct item *it, struct st
         return REASON_TOKEN_FOREIGN;
     struct sim_order *same_request = sim_map_get(&b->order_by_request, request_key(&k, it->what));
     struct sim_order *same_user = sim_map_get(&b->order_by_purchase, purchase_key(&k, it->what));
-    struct sim_inbox *replay = sim_map_get(&b->released_by_request, request_key(&k, it->what));
-    while (replay && replay->earlier)
-        replay = replay->earlier;
+    const struct sim_inbox *replay = sim_books_first_released(sim_map_get(&b->released_by_request, request_key(&k, it->what)));
     *superseded_by = same_request ? same_request->order.reservation : same_user ? same_user->order.reservation
                      : replay ? replay->superseded_by : (struct str){0};
     if (!it->first_of_request || same_request || replay)
@@ -237,6 +235,15 @@ static enum reason why_not(struct sim_books *b, const struct item *it, struct st
         return REASON_DUPLICATE_USER;
     bool held = !it->available || sim_map_get(&b->order_by_token, token_key(&k, &it->what->token)) || unit_holder(b, it->unit);
     return it->what->token.generation == it->generation && held ? REASON_TOKEN_CONFLICT : REASON_STALE_GENERATION;
+}
+
+const struct sim_inbox *sim_books_first_released(const struct sim_inbox *newest)
+{
+    const struct sim_inbox *first = newest;
+    for (const struct sim_inbox *row = newest; row; row = row->earlier)
+        if (row->turn < first->turn || (row->turn == first->turn && str_cmp(row->what.reservation, first->what.reservation) < 0))
+            first = row;
+    return first;
 }
 
 /* For the request's later tries: it was decided so. */
@@ -262,11 +269,15 @@ static void units_return(struct sim_books *b, struct sim_inbox **rows, size_t co
         if (!raise || top == INT32_MAX)
             continue;
         u->token.generation = top + 1;
-        u->reservation = rows[i]->what.reservation;
-        sim_books_journal(b, u, u->consumed ? SIM_RAISED : SIM_RETURNED, rows[i]->what.reservation);
+        struct str first = {0};
         for (size_t j = 0; j < count; j++)
-            if (unit_of(b, &rows[j]->what) == u && rows[j]->what.token.generation == top)
+            if (unit_of(b, &rows[j]->what) == u && rows[j]->what.token.generation == top) {
                 rows[j]->raised = top + 1;
+                first = first.len == 0 || str_cmp(rows[j]->what.reservation, first) < 0 ? rows[j]->what.reservation : first;
+            }
+        if (!u->consumed)
+            u->reservation = first;
+        sim_books_journal(b, u, u->consumed ? SIM_RAISED : SIM_RETURNED, first);
     }
 }
 
@@ -343,6 +354,7 @@ enum reason sim_books_place(struct sim_books *b, const struct place_ask *ask, in
         items[i] = (struct item){.what = &ask->items[i], .ordinal = i};
         sorted[i] = &items[i];
     }
+    b->turn++;
     sim_books_offsets_advance(b, ask->group, ask->owner, ask->prefixes, ask->prefix_count, now_ms);
     qsort(sorted, ask->count, sizeof *sorted, by_reservation);
     decide(b, ask->group, sorted, ask->count, now_ms);
@@ -363,6 +375,7 @@ enum reason sim_books_release(struct sim_books *b, const struct release_ask *ask
     for (size_t i = 0; i < ask->count; i++)
         if (!digestible(&ask->items[i].what, false))
             return REASON_POISON;
+    b->turn++;
     for (size_t i = 0; i < ask->count; i++) {
         struct create_order what = ask->items[i].what;
         what.message = (struct str){0};    /* the verdict came without one; any message of it that comes later meets the verdict */
@@ -432,6 +445,7 @@ enum reason sim_books_park(struct sim_books *b, const struct park_ask *ask, int6
     size_t prefixes = ask->prefix ? 1 : 0;
     if (!sim_books_offsets_stand(b, ask->group, ask->prefix, prefixes))
         return REASON_QUEUE_LOST;
+    b->turn++;
     sim_books_offsets_advance(b, ask->group, ask->owner, ask->prefix, prefixes, now_ms);
     struct str name = review_name(b, ask);
     if (!sim_map_get(&b->review_by_id, name))
