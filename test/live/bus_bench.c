@@ -2,7 +2,8 @@
  * bus_bench: how fast our own client is at a real broker, and whether it tells the truth when the broker dies.
  *
  *     bus_bench send  NAMESRV MESSAGES BODY CALL WINDOW    sends MESSAGES of BODY bytes, CALL messages a call, WINDOW messages open
- *     bus_bench pull  NAMESRV TOPIC                        pulls the topic from its beginning
+ *     bus_bench pull  NAMESRV TOPIC [SECONDS]              pulls the topic from its beginning, sets the marks of group "bench", and stays a while,
+ *                                                          to be looked at with mqadmin consumerProgress and consumerConnection
  *     bus_bench judge NAMESRV SECONDS                      sends at leisure while somebody kills and starts the broker; then pulls everything and
  *                                                          compares: every OK is there, nothing called "not sent" is. Exit 7 when not.
  * `send` prints the topic it made. CPU is this process's own. */
@@ -32,7 +33,7 @@ static uint8_t *verdicts;         /* by key: reason + 1 */
 static uint64_t latencies_us[100000];
 static size_t latency_count;
 static uint32_t total, call_size, next_key, ended;
-static bool done_flag, gone, until_time;
+static bool done_flag, created, gone, until_time;
 static uint64_t stop_ns;
 static uint64_t tally[REASON_COUNT];
 static enum reason last_verdict;
@@ -87,18 +88,18 @@ static void shoot(struct shot *s)
 static void flag(struct waiter *w, enum reason reason, const void *result)
 {
     (void)w, (void)result;
-    if (reason != REASON_OK)
-        fprintf(stderr, "ended as %s\n", reason_word(reason));
+    created = reason == REASON_OK;
     done_flag = true;
 }
 
 static void turn(void) { uv_run(&loop, UV_RUN_NOWAIT); }
 static void spin(const bool *until) { while (!*until) turn(); }
 
-static void open_bus(const char *name_servers)
+static void open_bus(const char *name_servers, struct str topic)
 {
     uv_loop_init(&loop);
-    struct rocketmq_options o = {.loop = &loop, .name_servers = str_of(name_servers), .group = str_lit("bench")};
+    struct rocketmq_options o = {.loop = &loop, .name_servers = str_of(name_servers), .group = str_lit("bench"), .topics = &topic,
+                                 .topic_count = topic.len > 0};
     bus = rocketmq_open(&o);
     if (!bus)
         exit(2);
@@ -108,10 +109,12 @@ static void new_topic(void)
 {
     snprintf(topic_text, sizeof topic_text, "bench-%llx", (unsigned long long)uv_hrtime());
     struct str t = str_of(topic_text);
-    struct waiter w = {.wake = flag};
-    done_flag = false;
-    bus_create(bus, &t, 1, str_lit("bench"), 8, &w);
-    spin(&done_flag);
+    for (created = false; !created; usleep(200000)) {    /* the broker may be on its way */
+        struct waiter w = {.wake = flag};
+        done_flag = false;
+        bus_create(bus, &t, 1, str_lit("bench"), 8, &w);
+        spin(&done_flag);
+    }
 }
 
 static int by_size(const void *a, const void *b) { return (*(const uint64_t *)a > *(const uint64_t *)b) - (*(const uint64_t *)a < *(const uint64_t *)b); }
@@ -220,6 +223,20 @@ static void pull_everything(void)
            BUS_PULL_MAX, (double)pulled_total / wall, cpu * 1e6 / (double)(pulled_total ? pulled_total : 1));
 }
 
+static void mark_and_stay(unsigned seconds)
+{
+    for (size_t i = 0; i < puller_count; i++) {
+        struct waiter w = {.wake = flag};
+        done_flag = false;
+        bus_mirror(bus, &pullers[i].queue, pullers[i].next, &w);
+        spin(&done_flag);
+        if (!created)
+            fprintf(stderr, "mark of queue %d not set\n", pullers[i].queue.number);
+    }
+    for (uint64_t until = uv_hrtime() + seconds * 1000000000ull; uv_hrtime() < until; usleep(10000))
+        turn();
+}
+
 /* ---- the truth ---- */
 
 static int judge(unsigned seconds)
@@ -258,7 +275,7 @@ static int judge(unsigned seconds)
             printf("%-16s %llu\n", reason_word((enum reason)r), (unsigned long long)tally[r]);
     printf("OK but missing %llu, not sent but there %llu, unknown %llu of which there %llu, twice %llu\n", (unsigned long long)missing,
            (unsigned long long)risen, (unsigned long long)unknown, (unsigned long long)unknown_stored, (unsigned long long)twice);
-    return missing || risen ? 7 : 0;
+    return missing || risen || tally[REASON_OK] == 0 ? 7 : 0;
 }
 
 static void closed(void *arg) { (void)arg, gone = true; }
@@ -268,13 +285,14 @@ int main(int argc, char **argv)
     int code = 0;
     if (argc < 4)
         return 2;
-    open_bus(argv[2]);
+    open_bus(argv[2], strcmp(argv[1], "pull") == 0 ? str_of(argv[3]) : (struct str){0});
     if (strcmp(argv[1], "send") == 0 && argc == 7) {
         new_topic();
         bench_send((uint32_t)atoi(argv[3]), (size_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
     } else if (strcmp(argv[1], "pull") == 0) {
         snprintf(topic_text, sizeof topic_text, "%s", argv[3]);
         pull_everything();
+        mark_and_stay(argc > 4 ? (unsigned)atoi(argv[4]) : 0);
     } else {
         new_topic();
         code = judge((unsigned)atoi(argv[3]));
