@@ -786,5 +786,6 @@ int main(void)
         cmocka_unit_test(calls_in_flight_collide_safely),
         cmocka_unit_test(random_batches_keep_every_rule),
     };
+    cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));
     return cmocka_run_group_tests_name("ledger", tests, open_world, close_world);
 }

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What only a real PostgreSQL can show: that the database itself refuses what the functions never do, that the audit finds a planted
+ * fault of each rule, and what an answer means that is late, lost, doubtful or wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "postgres.h"
+#include "words.h"
+#include "world_postgres.h"
+
+static PGconn *beside;    /* a person at psql */
+
+static int open_world(void **state)
+{
+    (void)state;
+    world = world_open();
+    beside = PQconnectdb(postgres_world_url());
+    PQclear(PQexec(beside, "SET search_path = seckill; SET client_min_messages = error"));
+    return PQstatus(beside) == CONNECTION_OK ? 0 : 1;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    PQfinish(beside);
+    world->close(world);
+    return 0;
+}
+
+/* Says it, and gives the first field of the last result as text that stays. A failure gives "SQLSTATE constraint". */
+static struct str sql(const char *statement)
+{
+    PGresult *r = PQexec(beside, statement);
+    struct str out;
+    if (PQresultStatus(r) == PGRES_TUPLES_OK)
+        out = PQntuples(r) ? words("%s", PQgetvalue(r, 0, 0)) : (struct str){0};
+    else if (PQresultStatus(r) == PGRES_COMMAND_OK)
+        out = str_lit("done");
+    else {
+        const char *constraint = PQresultErrorField(r, PG_DIAG_CONSTRAINT_NAME);
+        out = words("%s %s", PQresultErrorField(r, PG_DIAG_SQLSTATE), constraint ? constraint : "");
+    }
+    PQclear(r);
+    return out;
+}
+static void sql_done(const char *statement)
+{
+    PGresult *r = PQexec(beside, statement);
+    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", statement, PQresultErrorMessage(r));
+    PQclear(r);
+}
+#define assert_sql(statement, want) do { \
+        struct str got_ = sql(statement); \
+        if (!str_eq(got_, str_of(want))) \
+            fail_msg("%s\n  gave " STR_FMT ", not %s", (statement), STR_ARG(got_), (want)); } while (0)
+
+static struct token s_unit(const struct activity *a, int64_t nth, uint32_t generation) { return (struct token){a->skus[0].unit_first + nth, generation}; }
+
+/* ---- migrations ---- */
+
+static char said[4096];
+static void hear(void *arg, const char *line)
+{
+    (void)arg;
+    snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", line);
+}
+static enum reason migrate(void)
+{
+    said[0] = 0;
+    return postgres_migrate(postgres_world_url(), hear, NULL);
+}
+
+static void a_migration_is_applied_once_and_may_not_change(void **state)
+{
+    (void)state;
+    assert_int_equal(migrate(), REASON_OK);
+    assert_string_equal(said, "");    /* nothing left to do */
+    sql_done("UPDATE schema_migration SET checksum = 'old' || substr(checksum, 4) WHERE name = 'place'");
+    assert_int_equal(migrate(), REASON_OK);
+    assert_non_null(strstr(said, "applied again place"));
+    sql_done("UPDATE schema_migration SET checksum = 'old' || substr(checksum, 4) WHERE name = '0001_ledger'");
+    assert_int_equal(migrate(), REASON_CONFLICT);
+    assert_non_null(strstr(said, "0001_ledger"));
+    assert_non_null(strstr(said, "may never change"));
+    sql_done("DELETE FROM schema_migration WHERE name = '0001_ledger'");    /* and applied over itself it fails, changing nothing */
+    assert_int_equal(migrate(), REASON_ENGINE_REFUSED);
+    sql_done("INSERT INTO schema_migration SELECT '9999_future', 'NUMBERED', 'x'");
+    assert_int_equal(migrate(), REASON_CONFLICT);
+    assert_non_null(strstr(said, "9999_future"));
+    assert_int_equal(postgres_migrate("host=127.0.0.1 port=1 connect_timeout=2", hear, NULL), REASON_DEPENDENCY_DOWN);
+    sql_done("DELETE FROM schema_migration WHERE name = '9999_future'");
+}
+
+static void the_tables_of_moves_are_the_spec(void **state)
+{
+    (void)state;
+    size_t moves = 0;
+    for (unsigned from = 0; from < ORDER_STATE_COUNT; from++)
+        for (unsigned to = 0; to < ORDER_STATE_COUNT; to++) {
+            bool may = order_may_move((enum order_state)from, (enum order_state)to);
+            moves += may;
+            struct str statement = words("SELECT count(*) FROM order_transition WHERE from_state = '%s' AND to_state = '%s'%c",
+                                         order_state_name((enum order_state)from), order_state_name((enum order_state)to), 0);
+            assert_sql(statement.ptr, may ? "1" : "0");
+        }
+    assert_sql("SELECT count(*) FROM order_transition", words("%zu%c", moves, 0).ptr);
+    assert_sql("SELECT count(*) FROM reason", words("%d%c", REASON_COUNT, 0).ptr);
+    assert_sql("SELECT string_agg(state, ' ' ORDER BY state) FROM order_state WHERE NOT holds_stock", "CANCELED");    /* as the index uq_orders_unit_held says */
+}
+
+/* ---- the database refuses by itself ---- */
+
+#define ORDER_COLUMNS "(order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline"
+static void no_statement_breaks_a_promise(void **state)
+{
+    (void)state;
+    struct activity a = shop("guard", 5, 5, 1);
+    PLACE(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), item(&a, "S", "bob", "q2", "2", s_unit(&a, 1, 1)));
+    static const char *const refused[][2] = {
+        {"UPDATE orders SET status = 'CANCELED', canceled_at = now() WHERE order_id = 'ord_guard_1'", "23514 order_transition"},
+        {"UPDATE orders SET status = 'SOLD' WHERE order_id = 'ord_guard_1'", "23514 order_transition"},
+        {"UPDATE orders SET user_id = 'eve' WHERE order_id = 'ord_guard_1'", "23514 order_identity"},
+        {"UPDATE orders SET amount = 1 WHERE order_id = 'ord_guard_1'", "23514 order_identity"},
+        {"INSERT INTO orders " ORDER_COLUMNS ", status, paid_at) VALUES ('o','q','r','guard','S','eve',(SELECT unit_first+3 FROM activity_sku WHERE activity_id='guard' AND sku_id='S'),1,1,'CNY',now(),'PAID',now())", "23514 order_transition"},
+        {"INSERT INTO orders " ORDER_COLUMNS ") SELECT 'x', 'q9', 'r9', activity_id, sku_id, user_id, unit + 3, 1, 1, 'CNY', now() FROM orders WHERE order_id = 'ord_guard_1'", "23505 uq_orders_activity_sku_user"},
+        {"INSERT INTO orders " ORDER_COLUMNS ") SELECT 'x', request_id, 'r9', activity_id, 'T', user_id, unit + 3, 1, 1, 'CNY', now() FROM orders WHERE order_id = 'ord_guard_1'", "23505 uq_orders_activity_user_request"},
+        {"INSERT INTO orders " ORDER_COLUMNS ") SELECT 'x', 'q9', reservation_id, activity_id, sku_id, 'eve', unit + 3, 1, 1, 'CNY', now() FROM orders WHERE order_id = 'ord_guard_1'", "23505 uq_orders_reservation"},
+        {"INSERT INTO orders " ORDER_COLUMNS ") SELECT 'x', 'q9', 'r9', activity_id, sku_id, 'eve', unit, generation + 1, 1, 'CNY', now() FROM orders WHERE order_id = 'ord_guard_1'", "23505 uq_orders_unit_held"},
+        {"UPDATE consumer_inbox SET outcome = 'RELEASED', reason = 'LOST' WHERE reservation_id = 'rsv_guard_1'", "23514 consumer_inbox_final"},
+        {"UPDATE consumer_inbox SET superseded_by = 'x' WHERE reservation_id = 'rsv_guard_1'", "23514 consumer_inbox_final"},
+        {"WITH gone AS (DELETE FROM consumer_inbox WHERE reservation_id = 'rsv_guard_2' RETURNING *) INSERT INTO audit_log (actor, action, subject, note) SELECT 'x', 'x', 'x', 'x' FROM gone;"
+         "INSERT INTO consumer_inbox (reservation_id, consumer_group, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome, reason) VALUES ('rsv_guard_2', 'g', 'guard', 'S', 'bob', 'q2', 0, 0, 1, 'RELEASED', 'LOST')", "23514 consumer_inbox_unordered"},
+        {"UPDATE inventory_token SET generation = generation - 1 WHERE activity_id = 'guard'", "23514 inventory_token_forward"},
+        {"UPDATE inventory_token SET status = 'AVAILABLE', reservation_id = NULL WHERE reservation_id = 'rsv_guard_1'", "23514 inventory_token_forward"},
+        {"UPDATE inventory_token SET reservation_id = 'rsv_guard_9' WHERE reservation_id = 'rsv_guard_1'", "23514 inventory_token_forward"},
+        {"UPDATE inventory_token SET status = 'GONE' WHERE activity_id = 'guard'", "23514 inventory_token_status_check"},
+        {"UPDATE audit_log SET note = 'never was' WHERE subject = 'guard'", "23514 audit_log_append"},
+        {"DELETE FROM audit_log WHERE subject = 'guard'", "23514 audit_log_append"},
+    };
+    for (size_t i = 0; i < countof(refused); i++)
+        assert_sql(refused[i][0], refused[i][1]);
+    /* a paid order stays paid (mission C-09) */
+    sql_done("UPDATE orders SET status = 'PAID', paid_at = now() WHERE order_id = 'ord_guard_2'");
+    assert_sql("UPDATE orders SET status = 'CANCELING', paid_at = NULL WHERE order_id = 'ord_guard_2'", "23514 order_transition");
+    assert_int_equal(audit(a.activity).a.count, 0);
+    assert_sql("SELECT total || ' ' || available || ' ' || consumed FROM sku_inventory WHERE activity_id = 'guard' AND sku_id = 'S'", "5 3 2");
+    assert_sql("SELECT inventory_token_id FROM inventory_token WHERE reservation_id = 'rsv_guard_1'",
+               words("token_%06lld-1%c", (long long)a.skus[0].unit_first, 0).ptr);
+}
+
+/* mission §17.7, as printed there. */
+static void the_acceptance_queries_return_nothing(void **state)
+{
+    (void)state;
+    static const char *const printed[] = {
+        "SELECT activity_id, sku_id, user_id, COUNT(*)\nFROM orders\nGROUP BY activity_id, sku_id, user_id\nHAVING COUNT(*) > 1;",
+        "SELECT inventory_token_id, COUNT(DISTINCT reservation_id)\nFROM orders\nGROUP BY inventory_token_id\nHAVING COUNT(DISTINCT reservation_id) > 1;",
+        "SELECT reservation_id, COUNT(*)\nFROM orders\nGROUP BY reservation_id\nHAVING COUNT(*) > 1;",
+        "SELECT order_id\nFROM orders\nWHERE paid_at IS NOT NULL\n  AND status IN ('CANCELING', 'CANCELED');",
+    };
+    for (size_t i = 0; i < countof(printed); i++)
+        assert_sql(printed[i], "");
+    assert_true(!str_eq(sql("SELECT count(*) FROM orders"), str_lit("0")));
+}
+
+/* ---- the audit is told lies ---- */
+
+#define LIE_ORDER(order, request, reservation, user, unit, generation) \
+    "INSERT INTO orders " ORDER_COLUMNS ") SELECT " order ", " request ", " reservation ", 'lie', 'S', " user ", u0 + " unit ", " generation ", 1, 'CNY', now() FROM base;"
+static const struct {
+    const char *rule, *subject, *lie;
+} lies[] = {
+    {"H1", "lie/S", LIE_ORDER("'x1'", "'p1'", "'x1'", "'v1'", "2", "1") LIE_ORDER("'x2'", "'p2'", "'x2'", "'v2'", "90", "1") LIE_ORDER("'x3'", "'p3'", "'x3'", "'v3'", "91", "1")},
+    {"H1", "unit ", "INSERT INTO inventory_journal SELECT u0, 2, 'CONSUMED', -1 FROM base"},
+    {"H1", "unit ", "DELETE FROM inventory_journal USING base WHERE unit = u0"},
+    {"H2", "lie/S/ann", "ALTER TABLE orders DROP CONSTRAINT uq_orders_activity_sku_user;" LIE_ORDER("'x'", "'p1'", "'x1'", "'ann'", "2", "1")},
+    {"17.7 one order per user", "lie/S/ann", "ALTER TABLE orders DROP CONSTRAINT uq_orders_activity_sku_user;" LIE_ORDER("'x'", "'p1'", "'x1'", "'ann'", "2", "1")},
+    {"H3", "lie/ann/q1", "ALTER TABLE orders DROP CONSTRAINT uq_orders_activity_user_request; ALTER TABLE orders DROP CONSTRAINT uq_orders_activity_sku_user;" LIE_ORDER("'x'", "'q1'", "'x1'", "'ann'", "2", "1")},
+    {"H3", "lie/ann/q1", "INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome) VALUES ('r9', 'g', 'm9', 'lie', 'S', 'ann', 'q1', 1, 1, 1, 'ORDERED')"},
+    {"H4", "rsv_lie_1", "ALTER TABLE orders DROP CONSTRAINT uq_orders_reservation;" LIE_ORDER("'x'", "'p1'", "'rsv_lie_1'", "'v1'", "2", "1")},
+    {"17.7 one order per reservation", "rsv_lie_1", "ALTER TABLE orders DROP CONSTRAINT uq_orders_reservation;" LIE_ORDER("'x'", "'p1'", "'rsv_lie_1'", "'v1'", "2", "1")},
+    {"H4", "contract/msg_lie_1", "ALTER TABLE consumer_inbox DROP CONSTRAINT consumer_inbox_consumer_group_message_id_key; INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome, reason) VALUES ('r9', 'contract', 'msg_lie_1', 'lie', 'S', 'v', 'p', 1, 1, 1, 'RELEASED', 'LOST')"},
+    {"H5", "token_", "ALTER TABLE orders DROP CONSTRAINT uq_orders_token; DROP INDEX uq_orders_unit_held;" LIE_ORDER("'x'", "'p1'", "'x1'", "'v1'", "0", "1")},
+    {"17.7 one reservation per token", "token_", "ALTER TABLE orders DROP CONSTRAINT uq_orders_token; DROP INDEX uq_orders_unit_held;" LIE_ORDER("'x'", "'p1'", "'x1'", "'v1'", "0", "1")},
+    {"H5", "unit ", "DROP INDEX uq_orders_unit_held;" LIE_ORDER("'x'", "'p1'", "'x1'", "'v1'", "0", "2")},
+    {"H5", "unit ", "UPDATE inventory_token SET status = 'CONSUMED', reservation_id = 'nobody' FROM base WHERE unit = u0 + 2"},
+    {"H5", "ord_lie_1", "UPDATE inventory_token SET status = 'AVAILABLE', reservation_id = NULL, generation = 2 FROM base WHERE unit = u0"},
+    {"H6", "unit ", "UPDATE inventory_token SET generation = 1 FROM base WHERE unit = u0 + 1"},
+    {"H6", "unit ", "UPDATE orders SET status = 'CANCELED', canceled_at = now() WHERE order_id = 'ord_lie_1'"},
+    {"H7", "rsv_lie_1", "DELETE FROM orders WHERE order_id = 'ord_lie_1'"},
+    {"H7", "ord_lie_1", "DELETE FROM consumer_inbox WHERE reservation_id = 'rsv_lie_1'"},
+    {"H7", "ord_lie_1", "UPDATE consumer_inbox SET outcome = 'RELEASED', reason = 'LOST' WHERE reservation_id = 'rsv_lie_1'"},
+    {"H8", "ord_lie_1", "INSERT INTO payment_record VALUES ('pay', 'ord_lie_1', 'SUCCESS', 100, 'CNY', 'card', now(), now(), 'PAYMENT_APPLIED')"},
+    {"H9", "pay", "UPDATE orders SET status = 'CANCELED', canceled_at = now() WHERE order_id = 'ord_lie_1'; INSERT INTO payment_record VALUES ('pay', 'ord_lie_1', 'SUCCESS', 100, 'CNY', 'card', now(), now(), 'PAYMENT_AFTER_CANCEL')"},
+    {"H10", "lie/S", "DELETE FROM inventory_token USING base WHERE unit = u0 + 2"},
+    {"H10", "unit ", "INSERT INTO inventory_token (unit, activity_id, sku_id, bucket) VALUES (123456789, 'lie', 'S', 0)"},
+    {"17.7 paid is never cancelled", "ord_lie_1", "ALTER TABLE orders DROP CONSTRAINT orders_check; UPDATE orders SET status = 'CANCELING', paid_at = now() WHERE order_id = 'ord_lie_1'"},
+};
+
+static void every_rule_finds_its_planted_fault(void **state)
+{
+    (void)state;
+    struct activity a = shop("lie", 3, 1, 1);
+    PLACE(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), item(&a, "T", "bob", "q2", "2", (struct token){a.skus[1].unit_first, 1}));
+    release(item(&a, "S", "cat", "q3", "3", s_unit(&a, 1, 1)), REASON_OVERDUE);
+    assert_int_equal(audit(a.activity).a.count, 0);
+    for (size_t i = 0; i < countof(lies); i++) {
+        /* a superuser's hand, in a transaction that is taken back: no trigger, no foreign key */
+        struct str plant = words("BEGIN; SET LOCAL session_replication_role = replica; CREATE TEMP TABLE base ON COMMIT DROP AS "
+                                 "SELECT unit_first AS u0 FROM activity_sku WHERE activity_id = 'lie' AND sku_id = 'S'%c", 0);
+        sql_done(plant.ptr);
+        struct str lie = sql(lies[i].lie);
+        if (PQtransactionStatus(beside) != PQTRANS_INTRANS)
+            fail_msg("%s: " STR_FMT, lies[i].lie, STR_ARG(lie));
+        struct str found = sql(words("SELECT count(*) FROM audit('lie') WHERE f_rule = '%s' AND starts_with(f_subject, '%s') AND f_detail <> ''%c", lies[i].rule, lies[i].subject, 0).ptr);
+        if (str_eq(found, str_lit("0")))
+            fail_msg("%s does not find %s", lies[i].rule, lies[i].lie);
+        sql_done("ROLLBACK");
+    }
+    assert_int_equal(audit(a.activity).a.count, 0);
+    sql_done("SET session_replication_role = replica");
+    sql_done("DELETE FROM consumer_inbox WHERE reservation_id = 'rsv_lie_1'");
+    sql_done("SET session_replication_role = origin");
+    struct audited found = audit(a.activity);    /* and through the port, by name */
+    assert_int_equal(found.a.count, 1);
+    assert_true(str_eq(found.findings[0].rule, str_lit("H7")) && str_eq(found.findings[0].subject, str_lit("ord_lie_1")));
+    sql_done("INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome)"
+             " SELECT reservation_id, 'contract', 'msg_lie_1', activity_id, sku_id, user_id, request_id, unit, generation, 1, 'ORDERED' FROM orders WHERE order_id = 'ord_lie_1'");
+}
+
+/* ---- answers late, lost, doubtful ---- */
+
+static struct str place_lane(void) { return sql("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'contract' AND query LIKE '%place_orders%' ORDER BY query_start DESC LIMIT 1"); }
+
+/* After a lane was cut it comes back by itself. */
+static struct told place_until_back(struct create_order m)
+{
+    struct told t = {.reason = REASON_DEPENDENCY_DOWN};
+    for (int i = 0; i < 200 && t.reason == REASON_DEPENDENCY_DOWN; i++) {
+        t = PLACE(m);
+        if (t.reason == REASON_DEPENDENCY_DOWN)
+            let_pass(20);
+    }
+    return t;
+}
+
+struct flight {
+    struct seen seen;
+    struct told told;
+};
+static void take_off(struct flight *f, uint32_t budget_ms, const struct create_order *m)
+{
+    f->seen = SEEN(.keep = told_keep, .into = &f->told);
+    f->seen.waiter.budget_ms = budget_ms;
+    ledger_place(world->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = m, .count = 1}, &f->seen.waiter);
+    assert_false(f->seen.woken);    /* never before the call has returned */
+}
+
+static void a_lock_that_stays_is_a_busy_engine(void **state)
+{
+    (void)state;
+    struct activity a = shop("locked", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
+    assert_int_equal(PLACE(m).reason, REASON_ENGINE_BUSY);
+    struct flight f = {0};
+    take_off(&f, 60, &m);
+    assert_int_equal(seen_await(world, &f.seen), REASON_TIMED_OUT);    /* it left: nobody knows */
+    let_pass(700);                                                     /* its answer comes and finds nobody */
+    struct flight dropped = {0};
+    take_off(&dropped, 0, &m);
+    let_pass(20);
+    waiter_drop(&dropped.seen.waiter);
+    sql_done("COMMIT");
+    let_pass(300);
+    assert_false(dropped.seen.woken);
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, m.user).reason, REASON_OK);    /* what was asked happened all the same */
+    struct told t = PLACE(m);
+    assert_true(t.reason == REASON_OK && !t.verdicts[0].fresh);
+}
+
+static void a_backend_killed_in_its_work_did_nothing(void **state)
+{
+    (void)state;
+    struct activity a = shop("killed", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
+    struct flight f = {0};
+    take_off(&f, 0, &m);
+    let_pass(100);
+    sql(words("SELECT pg_terminate_backend(" STR_FMT ")%c", STR_ARG(place_lane()), 0).ptr);
+    assert_int_equal(seen_await(world, &f.seen), REASON_ENGINE_BUSY);
+    sql_done("COMMIT");
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, m.user).reason, REASON_NOT_FOUND);
+    struct told t = place_until_back(m);
+    assert_true(t.reason == REASON_OK && t.verdicts[0].fresh);
+}
+
+/* A trigger that acts at commit, when the result of the function has long arrived. */
+static void at_commit(const char *body)
+{
+    sql_done("DROP TRIGGER IF EXISTS test_commit ON orders");
+    sql_done("DROP SEQUENCE IF EXISTS test_turn");
+    sql_done("CREATE SEQUENCE test_turn");
+    if (!body)
+        return;
+    sql_done(words("CREATE OR REPLACE FUNCTION test_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s RETURN NULL; END $$%c", body, 0).ptr);
+    sql_done("CREATE CONSTRAINT TRIGGER test_commit AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION test_commit()");
+}
+
+static void a_result_is_not_a_commit(void **state)
+{
+    (void)state;
+    struct activity a = shop("commit", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    at_commit("RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation';");
+    assert_int_equal(PLACE(m).reason, REASON_POISON);
+    assert_int_equal(look(LOOK_RESERVATION, m.reservation, a.activity, m.user).reason, REASON_NOT_FOUND);
+    at_commit("PERFORM pg_sleep(30);");
+    struct flight f = {0};
+    take_off(&f, 0, &m);
+    let_pass(150);
+    sql(words("SELECT pg_terminate_backend(" STR_FMT ")%c", STR_ARG(place_lane()), 0).ptr);
+    assert_int_equal(reason_fate(seen_await(world, &f.seen)), FATE_UNKNOWN);    /* the commit was under way */
+    at_commit(NULL);
+    struct told t = place_until_back(m);
+    assert_true(t.reason == REASON_OK && t.verdicts[0].fresh);
+}
+
+static void a_warning_makes_the_commit_doubtful(void **state)
+{
+    (void)state;
+    struct activity a = shop("warned", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    at_commit("RAISE WARNING 'canceling wait for synchronous replication due to user request';");
+    assert_int_equal(PLACE(m).reason, REASON_UNCERTAIN);
+    struct looked l = look(LOOK_RESERVATION, m.reservation, a.activity, m.user);    /* the inbox settles it */
+    assert_true(l.reason == REASON_OK && l.a.verdict.outcome == REASON_ORDERED);
+    at_commit("RAISE NOTICE 'nothing of importance';");
+    assert_int_equal(PLACE(item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1))).reason, REASON_OK);
+    at_commit(NULL);
+}
+
+static void a_deadlock_is_repeated_in_here(void **state)
+{
+    (void)state;
+    struct activity a = shop("again", 9, 9, 1);
+    at_commit("IF nextval('seckill.test_turn') < 4 THEN RAISE EXCEPTION 'again' USING ERRCODE = 'deadlock_detected'; END IF;");
+    struct told t = PLACE(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)));
+    assert_true(t.reason == REASON_OK && t.verdicts[0].fresh);
+    at_commit("PERFORM nextval('seckill.test_turn'); RAISE EXCEPTION 'again' USING ERRCODE = 'serialization_failure';");
+    assert_int_equal(PLACE(item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1))).reason, REASON_ENGINE_BUSY);
+    assert_sql("SELECT last_value FROM test_turn", "5");    /* five tries, no more */
+    at_commit(NULL);
+}
+
+static void a_full_lane_says_so(void **state)
+{
+    (void)state;
+    struct activity a = shop("laden", 200, 1, 1);
+    enum { MANY = 100 };
+    static struct flight flights[MANY];
+    sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
+    for (int i = 0; i < MANY; i++) {
+        struct create_order m = item(&a, "S", words("u%d%c", i, 0).ptr, "q", words("%d%c", i, 0).ptr, s_unit(&a, i, 1));
+        take_off(&flights[i], 9000, &m);
+    }
+    let_pass(50);
+    sql_done("COMMIT");
+    int done = 0, full = 0;
+    for (int i = 0; i < MANY; i++) {
+        enum reason reason = seen_await(world, &flights[i].seen);
+        done += reason == REASON_OK;
+        if (reason == REASON_OK)
+            assert_int_equal(flights[i].told.verdicts[0].outcome, REASON_ORDERED);
+        full += reason == REASON_OVERLOADED;
+    }
+    assert_int_equal(done + full, MANY);
+    assert_int_equal(full, MANY - 64);
+    assert_int_equal(audit(a.activity).a.orders, done);
+}
+
+static void nobody_there_is_said_at_once(void **state)
+{
+    (void)state;
+    struct ledger *ours = world->ledger, *away = postgres_open(&(struct postgres_options){.loop = postgres_world_loop(), .url = "host=127.0.0.1 port=1"});
+    let_pass(50);
+    assert_false(postgres_ready(away));
+    assert_true(postgres_ready(ours));
+    world->ledger = away;
+    assert_int_equal(look(LOOK_RESERVATION, str_lit("rsv_x"), (struct str){0}, (struct str){0}).reason, REASON_DEPENDENCY_DOWN);
+    world->ledger = ours;
+    postgres_close(away);
+    let_pass(10);
+}
+
+/* ---- the property, on several connections ---- */
+
+enum { WORKERS = 8, UNITS = 40, USERS = 90, NAMES = 1200, PROPERTY_MS = 4000 };
+static struct activity bazaar;
+static struct create_order names[NAMES];
+static struct verdict known[NAMES];
+static uint64_t chance_state = 88172645463325252;
+static struct worker {
+    struct ledger *ledger;
+    struct waiter waiter;
+    size_t which[24], count;
+    bool flying, stop;
+    int batches, busy;
+} workers[WORKERS];
+
+static size_t chance(size_t below)
+{
+    chance_state ^= chance_state << 13;
+    chance_state ^= chance_state >> 7;
+    chance_state ^= chance_state << 17;
+    return (size_t)(chance_state % below);
+}
+
+static void worker_go(struct worker *w);
+static void worker_told(struct waiter *waiter, enum reason reason, const void *result)
+{
+    struct worker *w = container_of(waiter, struct worker, waiter);
+    const struct place_answer *a = result;
+    w->flying = false;
+    w->batches++;
+    assert_true(reason == REASON_OK || reason == REASON_ENGINE_BUSY);
+    w->busy += reason != REASON_OK;
+    for (size_t i = 0; reason == REASON_OK && i < a->count; i++) {
+        struct verdict *was = &known[w->which[i]];
+        const struct verdict *is = &a->verdicts[i];
+        assert_true(is->outcome == REASON_ORDERED || is->outcome == REASON_RELEASED);
+        assert_true(was->outcome == REASON_QUEUED || (was->outcome == is->outcome && was->why == is->why));    /* no verdict turns */
+        *was = (struct verdict){.outcome = is->outcome, .why = is->why};
+    }
+    if (!w->stop)
+        worker_go(w);
+}
+
+static void worker_go(struct worker *w)
+{
+    struct create_order batch[24];
+    w->count = 1 + chance(24);
+    for (size_t i = 0; i < w->count; i++)
+        batch[i] = names[w->which[i] = chance(NAMES)];
+    w->flying = true;
+    w->waiter = (struct waiter){.wake = worker_told};
+    if (chance(5) > 0) {
+        ledger_place(w->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = batch, .count = w->count}, &w->waiter);
+        return;
+    }
+    struct release_item items[24];
+    for (size_t i = 0; i < w->count; i++)
+        items[i] = (struct release_item){batch[i], REASON_OVERDUE};
+    ledger_release(w->ledger, &(struct release_ask){.items = items, .count = w->count}, &w->waiter);
+}
+
+static bool workers_rest(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < WORKERS; i++)
+        if (workers[i].flying)
+            return false;
+    return true;
+}
+
+static void colliding_batches_on_many_connections_keep_every_rule(void **state)
+{
+    (void)state;
+    bazaar = shop("bazaar", UNITS, UNITS, 4);
+    for (int i = 0; i < NAMES; i++) {
+        bool s = chance(2) == 0;
+        struct token token = {bazaar.skus[s ? 0 : 1].unit_first + (int64_t)chance(UNITS), 1 + (uint32_t)chance(6)};
+        int user = (int)chance(USERS);
+        names[i] = item(&bazaar, s ? "S" : "T", words("u%d%c", user, 0).ptr, words("q%d_%d_%d%c", user, s, (int)chance(3), 0).ptr, words("%04d%c", i, 0).ptr, token);
+        known[i] = (struct verdict){.outcome = REASON_QUEUED};
+    }
+    struct str deadlocks = sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].ledger = postgres_open(&(struct postgres_options){.loop = postgres_world_loop(), .url = postgres_world_url(), .application = "worker"});
+        worker_go(&workers[i]);
+    }
+    let_pass(PROPERTY_MS);
+    int batches = 0, busy = 0, ordered = 0;
+    for (int i = 0; i < WORKERS; i++)
+        workers[i].stop = true;
+    assert_true(world->run(world, workers_rest, NULL, 10000));
+    for (int i = 0; i < WORKERS; i++) {
+        batches += workers[i].batches;
+        busy += workers[i].busy;
+        postgres_close(workers[i].ledger);
+    }
+    let_pass(200);
+    for (int i = 0; i < NAMES; i++)
+        ordered += known[i].outcome == REASON_ORDERED;
+    struct audited found = audit(bazaar.activity);
+    for (size_t i = 0; i < found.a.count && i < countof(found.findings); i++)
+        print_error(STR_FMT " " STR_FMT ": " STR_FMT "\n", STR_ARG(found.findings[i].rule), STR_ARG(found.findings[i].subject), STR_ARG(found.findings[i].detail));
+    assert_int_equal(found.a.count, 0);
+    struct str after = sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+    print_message("# %d batches on %d connections, %d busy, %d orders, deadlocks " STR_FMT " -> " STR_FMT "\n", batches, WORKERS, busy, ordered, STR_ARG(deadlocks), STR_ARG(after));
+    assert_true(batches > 20 && ordered > 10);
+    assert_true(str_eq(deadlocks, after));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tables_of_moves_are_the_spec),
+        cmocka_unit_test(no_statement_breaks_a_promise),
+        cmocka_unit_test(the_acceptance_queries_return_nothing),
+        cmocka_unit_test(every_rule_finds_its_planted_fault),
+        cmocka_unit_test(a_lock_that_stays_is_a_busy_engine),
+        cmocka_unit_test(a_backend_killed_in_its_work_did_nothing),
+        cmocka_unit_test(a_result_is_not_a_commit),
+        cmocka_unit_test(a_warning_makes_the_commit_doubtful),
+        cmocka_unit_test(a_deadlock_is_repeated_in_here),
+        cmocka_unit_test(a_full_lane_says_so),
+        cmocka_unit_test(nobody_there_is_said_at_once),
+        cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
+        cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),
+    };
+    cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));
+    return cmocka_run_group_tests_name("ledger_postgres", tests, open_world, close_world);
+}
