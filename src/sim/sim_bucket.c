@@ -250,7 +250,7 @@ static struct known recall(struct sim_record *r, const struct reserve_ask *ask)
         if (same_request && !same_sku && !k.other_sku)
             k.other_sku = e;
         if (same_sku && (rank == 0 || (rank == 1 && !k.standing)))
-            k.standing = k.standing && k.standing->entry.state == RESERVATION_ORDERED ? k.standing : e;
+            k.standing = e;    /* of several orders the first he had */
         k.nonce_used |= rank < 2 && ask->nonce.len > 0 && str_eq(e->nonce, ask->nonce);
         k.tombstones += rank == 2;
     }
