@@ -44,7 +44,7 @@ struct peer {
     struct wire *wire;
     struct lookup *lookup;
     struct sockaddr_storage addresses[ADDRESSES_MAX];
-    unsigned address_count, address_turn;
+    unsigned address_count, address_turn, address_tries;
     int events;
     struct buf in, out;
     size_t out_at;              /* bytes at the front of out that the kernel has */
@@ -54,6 +54,7 @@ struct peer {
 };
 
 static void connect_begin(struct peer *p);
+static void connect_failed(struct peer *p);
 static void broke(struct peer *p);
 
 /* ---- calls ---- */
@@ -296,7 +297,7 @@ static void connected(struct peer *p)
     int error = 0;
     socklen_t n = sizeof error;
     if (getsockopt(p->wire->fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
-        broke(p);
+        connect_failed(p);
         return;
     }
     if (p->ever_up)
@@ -315,12 +316,15 @@ static void wire_event(uv_poll_t *poll, int status, int events)
     struct peer *p = container_of(poll, struct wire, poll)->peer;
     if (!p)
         return;
-    if (status < 0) {
-        broke(p);
+    if (p->state == CONNECTING) {
+        if (status < 0)
+            connect_failed(p);
+        else
+            connected(p);
         return;
     }
-    if (p->state == CONNECTING) {
-        connected(p);
+    if (status < 0) {
+        broke(p);
         return;
     }
     if (events & UV_WRITABLE)
@@ -368,7 +372,7 @@ static void connect_to(struct peer *p, const struct sockaddr_storage *address)
 
 static void keep_addresses(struct peer *p, const struct addrinfo *found)
 {
-    p->address_count = 0;
+    p->address_count = p->address_tries = 0;
     for (const struct addrinfo *a = found; a && p->address_count < ADDRESSES_MAX; a = a->ai_next)
         if ((a->ai_family == AF_INET || a->ai_family == AF_INET6) && a->ai_addrlen <= sizeof p->addresses[0])
             memcpy(&p->addresses[p->address_count++], a->ai_addr, a->ai_addrlen);
@@ -377,10 +381,23 @@ static void keep_addresses(struct peer *p, const struct addrinfo *found)
 static void connect_next(struct peer *p)
 {
     p->state = CONNECTING;
+    p->broken = false;
     if (p->address_count == 0)
         broke_later(p);
     else
         connect_to(p, &p->addresses[p->address_turn % p->address_count]);
+}
+
+/* A name may have several addresses (localhost has two): the call has failed when none of them answers. */
+static void connect_failed(struct peer *p)
+{
+    if (++p->address_tries >= p->address_count) {
+        broke(p);
+        return;
+    }
+    wire_close(p);
+    p->address_turn++;
+    connect_next(p);
 }
 
 static void looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
@@ -430,7 +447,11 @@ static void connect_begin(struct peer *p)
 static void peer_due(struct due *d)
 {
     struct peer *p = container_of(d, struct peer, due);
-    if (p->state != RESTING) {    /* broken, or too slow to connect */
+    if (p->state == CONNECTING) {    /* too slow, or impossible */
+        connect_failed(p);
+        return;
+    }
+    if (p->state != RESTING) {
         broke(p);
         return;
     }

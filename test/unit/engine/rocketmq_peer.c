@@ -32,6 +32,7 @@ struct server {
     char route[512];
     struct guest *unread[16];    /* guests nobody listens to */
     size_t unread_count;
+    struct guest *latest;
 };
 struct guest {
     uv_poll_t poll;
@@ -56,7 +57,7 @@ static void reply(struct guest *g, int code, int32_t opaque, int flag, const cha
     char text[4096];
     struct buf b = buf_fixed(text, sizeof text);
     buf_add(&b, "\0\0\0\0\0\0\0\0", 8);
-    buf_add_fmt(&b, "{\"code\":%d,\"flag\":%d,\"opaque\":%d,\"remark\":\"%s\"}", code, flag, opaque, remark);
+    buf_add_fmt(&b, "{\"code\":%d,\"flag\":%d,\"opaque\":%d,\"remark\":\"%s\",\"extFields\":{\"offset\":\"0\"}}", code, flag, opaque, remark);
     size_t header = b.len - 8, k = strlen(body);
     buf_add(&b, body, k);
     uint32_t sizes[2] = {htonl((uint32_t)(b.len - 4)), htonl((uint32_t)header)};
@@ -76,6 +77,10 @@ static bool serve_frame(struct guest *g, const struct frame *f)
     s->sends += f->code == CODE_SEND_BATCH || f->code == CODE_SEND;
     if (f->code == CODE_ROUTE) {
         reply(g, s->route[0] ? 0 : ANSWER_TOPIC_NOT_EXIST, f->opaque, FRAME_FLAG_ANSWER, "", s->route);
+        return true;
+    }
+    if (f->code == CODE_TOPIC_CONFIG) {
+        reply(g, 0, f->opaque, FRAME_FLAG_ANSWER, "", "{\"readQueueNums\":2,\"topicName\":\"T\"}");
         return true;
     }
     if (f->code == CODE_HEART_BEAT || f->code == CODE_UNREGISTER || s->manner == ANSWERS) {
@@ -123,6 +128,7 @@ static void arrived(uv_poll_t *poll, int status, int events)
     struct guest *g = calloc(1, sizeof *g);
     g->server = s;
     g->fd = accept(s->listener, NULL, NULL);
+    s->latest = g;
     uv_poll_init(&loop, &g->poll, g->fd);
     if (s->manner != NEVER_READS)
         uv_poll_start(&g->poll, UV_READABLE, guest_event);
@@ -182,9 +188,11 @@ static void run_until(const bool *flag, unsigned ms)
     uv_timer_stop(&alarm_timer);
 }
 
+static const char *name_list;    /* how the name server is written; %d: its port */
+
 static void set_out(enum manner manner)
 {
-    char list[64];
+    char list[128];
     uv_loop_init(&loop);
     uv_timer_init(&loop, &alarm_timer);
     server_open(&names, ANSWERS);
@@ -192,7 +200,10 @@ static void set_out(enum manner manner)
     snprintf(names.route, sizeof names.route,
              "{\"brokerDatas\":[{\"brokerAddrs\":{0:\"127.0.0.1:%d\"},\"brokerName\":\"b\",\"cluster\":\"c\"}],"
              "\"queueDatas\":[{\"brokerName\":\"b\",\"perm\":6,\"readQueueNums\":2,\"writeQueueNums\":2,\"topicSysFlag\":0}]}", broker.port);
-    snprintf(list, sizeof list, "127.0.0.1:%d", names.port);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(list, sizeof list, name_list ? name_list : "127.0.0.1:%d", names.port);
+#pragma GCC diagnostic pop
     struct rocketmq_options o = {.loop = &loop, .name_servers = str_of(list), .group = str_lit("g"), .send_ms = 400, .ask_ms = 300, .drain_ms = 300};
     bus = rocketmq_open(&o);
     assert_non_null(bus);
@@ -388,6 +399,61 @@ static void a_route_that_is_gone_is_remembered_for_reading(void **state)
     go_home();
 }
 
+static void another_name_server_is_asked_when_one_is_away(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"127.0.0.1:1;127.0.0.1:%d", "nonsense;127.0.0.1:%d;127.0.0.1:1;", "localhost:%d"};
+    for (size_t i = 0; i < countof(lists); i++) {
+        name_list = lists[i];
+        assert_int_equal(verdict_when(ANSWERS), REASON_OK);
+    }
+    name_list = NULL;
+    struct rocketmq_options o = {.loop = &loop, .name_servers = str_lit("no port; :1;host:0;host:99999;host:x")};
+    assert_null(rocketmq_open(&o));
+}
+
+static uint64_t link_seen;
+
+static void range_wake(struct waiter *w, enum reason reason, const void *result)
+{
+    struct told *t = container_of(w, struct told, waiter);
+    const struct range_answer *r = result;
+    t->woken = true;
+    t->reason = reason;
+    if (reason == REASON_OK)
+        link_seen = r->link;
+}
+
+static enum reason range_once(void)
+{
+    struct queue q = {str_lit("b"), str_lit("T"), 0};
+    struct told t = {.waiter = {.wake = range_wake}};
+    bus_range(bus, &q, &t.waiter);
+    run_until(&t.woken, 3000);
+    assert_true(t.woken);
+    return t.reason;
+}
+
+static void a_new_connection_has_a_higher_number(void **state)
+{
+    (void)state;
+    set_out(ANSWERS);
+    assert_int_equal(range_once(), REASON_OK);
+    uint64_t first = link_seen;
+    assert_int_equal(range_once(), REASON_OK);
+    assert_true(link_seen == first);
+    hang_up(broker.latest);
+    enum reason reason = REASON_COUNT;
+    for (int tries = 0; tries < 50 && reason != REASON_OK; tries++) {
+        bool never = false;
+        run_until(&never, 50);
+        reason = range_once();
+    }
+    assert_int_equal(reason, REASON_OK);
+    assert_true(link_seen > first);
+    go_home();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +468,8 @@ int main(void)
         cmocka_unit_test(who_gave_up_early_learns_what_is_known_then),
         cmocka_unit_test(closing_ends_everything_truthfully),
         cmocka_unit_test(a_route_that_is_gone_is_remembered_for_reading),
+        cmocka_unit_test(another_name_server_is_asked_when_one_is_away),
+        cmocka_unit_test(a_new_connection_has_a_higher_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
