@@ -81,7 +81,7 @@ static bool budget(struct janitor *j)
 
 static void settle(struct job *job, enum reservation_state to)
 {
-    struct settle_ask ask = {.bucket = job->bucket, .user = job->user, .ident = job->entry.ident, .to = to, .token = job->entry.token,
+    struct settle_ask ask = {.bucket = job->bucket, .user = job->user, .ident = job->entry.ident, .to = to, .why = REASON_OK, .token = job->entry.token,
                              .user_hash = user_hash(job->janitor->keys, job->user)};
     if (settler_ask(&job->janitor->settler, &ask))
         job->janitor->facts.settled++;

@@ -155,7 +155,7 @@ static void fill(struct publisher *p, struct publish_job *job, const struct publ
         .topic = str_lit(MESSAGE_TOPIC), .key = arena_str(&a, what.reservation), .body = arena_str(&a, buf_str(&b)), .trace = arena_str(&a, trace)};
     job->settle = (struct settle_ask){
         .bucket = {arena_str(&a, ask->bucket.activity), ask->bucket.epoch, ask->bucket.number}, .user = arena_str(&a, ask->user),
-        .ident = ask->entry->ident, .token = ask->entry->token, .user_hash = user_hash(p->keys, ask->user)};
+        .ident = ask->entry->ident, .why = REASON_OK, .token = ask->entry->token, .user_hash = user_hash(p->keys, ask->user)};
     check(buf_ok(&b) && job->settle.user.len == ask->user.len && job->message.trace.len == trace.len);
 }
 

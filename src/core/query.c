@@ -104,7 +104,7 @@ static void show_store(struct query *q, bool unknown)
 static void show_nothing(struct query *q)
 {
     int64_t made = ident_read(q->ident).made_ms;
-    struct entry e = {.ident = q->ident, .state = RESERVATION_RECONCILING, .created_ms = made, .updated_ms = made};
+    struct entry e = {.ident = q->ident, .state = RESERVATION_RECONCILING, .why = REASON_OK, .created_ms = made, .updated_ms = made};
     show(q, &e, activity_of(q));
     conclude(q, REASON_OK);
 }
@@ -271,7 +271,7 @@ bool query_start(struct desk *d, struct query *q)
     uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
     q->desk = NULL;
     q->looked = false;
-    q->view = (struct reservation_view){0};
+    q->view = (struct reservation_view){.why = REASON_OK};
     q->hash = user_hash(d->keys, q->user);
     q->pause_ms = o->look_first_ms;
     q->until_us = clock_mono_us(d->clock) + (uint64_t)wait * 1000;

@@ -25,19 +25,24 @@ static void finish(struct take *t, enum reason reason)
     t->done(t);
 }
 
-/* How the store's words that are no answers of ours are told to a buyer. Where it is unknown whether a unit was taken, so we say. */
+/* What a buyer hears of the store's words that need nothing more. What the port does not name is told by its fate: a unit may have been taken,
+ * or surely was not. */
 static enum reason told(enum reason reason)
 {
     switch (reason) {
-    case REASON_BUCKET_CLOSED: return REASON_UNCERTAIN;
-    case REASON_ENGINE_BUSY: return REASON_DEPENDENCY_DOWN;
-    case REASON_ENGINE_REFUSED: return REASON_DEPENDENCY_DOWN;
-    case REASON_STALE_EPOCH: return REASON_RESERVATION_PAUSED;
-    default: break;
-    }
-    if (reason_row(reason)->http != 0)
+    case REASON_NOT_STARTED:
+    case REASON_IDEMPOTENCY_CONFLICT:
+    case REASON_QUALIFICATION_INVALID:
+    case REASON_UNKNOWN_ACTIVITY:
+    case REASON_OVERLOADED:
         return reason;
-    return reason_fate(reason) == FATE_UNKNOWN ? REASON_UNCERTAIN : REASON_DEPENDENCY_DOWN;
+    case REASON_STALE_EPOCH:
+        return REASON_RESERVATION_PAUSED;
+    case REASON_BUCKET_CLOSED:
+        return REASON_UNCERTAIN;
+    default:
+        return reason_fate(reason) == FATE_UNKNOWN || reason_fate(reason) == FATE_DONE ? REASON_UNCERTAIN : REASON_DEPENDENCY_DOWN;
+    }
 }
 
 static void keep_entry(struct take *t, const struct entry *e)
@@ -272,7 +277,7 @@ bool reservation_take(struct desk *d, struct take *t)
     t->replayed = t->has_entry = t->refreshed = t->asked = t->old = false;
     t->poll_after_ms = 0;
     t->starts_ms = 0;
-    t->entry = (struct entry){0};
+    t->entry = (struct entry){.why = REASON_OK};
     if (d->takes >= d->options.takes) {
         t->reason = REASON_OVERLOADED;
         return true;

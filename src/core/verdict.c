@@ -102,7 +102,7 @@ void verdict_start(const struct verdict_office *office, struct verdict_ask *v)
 {
     struct ledger_look_ask ask = {.by = v->by, .id = v->id, .activity = v->activity, .user = v->user};
     v->decided = v->parked = v->has_order = v->told = false;
-    v->entry = (struct entry){0};
+    v->entry = (struct entry){.why = REASON_OK};
     v->office = office;
     v->arena = (struct arena){.start = v->memory, .cap = sizeof v->memory};
     v->other_request = v->other_sku = (struct str){0};

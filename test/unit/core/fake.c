@@ -437,6 +437,7 @@ void fake_init(struct fake *k)
     k->link = 1;
     k->inject_at = 1;
     k->inject_until = SIZE_MAX;
+    k->inject = REASON_OK;    /* which is not 0 */
 }
 
 void fake_end(struct fake *k)
