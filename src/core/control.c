@@ -248,7 +248,8 @@ static void came(struct waiter *waiter, enum reason reason, const void *result)
 {
     struct control_work *w = container_of(waiter, struct control_work, call);
     enum fate fate = reason_fate(reason);
-    if (fate == FATE_DONE) {
+    bool told = (w->step == STEP_TELL || w->step == STEP_SEAL) && fate == FATE_DONE;    /* UNCHANGED: an equal or higher version stood */
+    if (reason == REASON_OK || told) {
         went_well(w, result);
     } else if ((fate == FATE_RETRY || fate == FATE_UNKNOWN) && ++w->attempts < w->controller->options.attempts) {
         uint64_t us = (uint64_t)w->controller->options.back_off_ms * 1000 << (w->attempts - 1);
