@@ -158,7 +158,9 @@ local function settle_verdict(user, ident, to, v)
     end
   end
   if list ~= before then
-    list = only_last_tombstones(list)
+    if to == RESERVATION_RELEASED then
+      list = only_last_tombstones(list)
+    end
     call('HSET', base .. 'users', user, list)
     if not any_undecided(list) then
       call('ZREM', base .. 'pending', user)
