@@ -31,6 +31,8 @@ struct rocketmq {
     uint64_t unique_turn;
     uint32_t send_ms, ask_ms, drain_ms, batch_window_us, batches;
     size_t in_flight;
+    uint64_t complained_us;         /* when we last logged a refusal, and how many were not logged since */
+    uint64_t refusals;
     bool closing, goodbye, gone;
     unsigned farewells;
     void (*closed)(void *);
@@ -55,6 +57,8 @@ void rocketmq_create(struct bus *, const struct str *topics, size_t count, struc
 /* rocketmq.c */
 void rocketmq_beat(struct rocketmq *e);          /* heartbeats to every broker now */
 void rocketmq_item_ended(struct rocketmq *e);    /* one message fewer is open */
+/* Logs what a server had to say against a request; one line a second at most. */
+void rocketmq_refused(struct rocketmq *e, const char *topic, const struct frame *f);
 
 /* ---- op.c: every call but send -------------------------------------------------------------------------------------------- */
 

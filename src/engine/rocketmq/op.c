@@ -65,6 +65,7 @@ void op_end_later(struct op *op, enum reason reason)
 
 enum reason op_refusal(struct op *op, const struct frame *f)
 {
+    rocketmq_refused(op->engine, op->route ? op->route->topic : "", f);
     switch (f->code) {
     case ANSWER_SYSTEM_BUSY: case ANSWER_SERVICE_NOT_AVAILABLE: case ANSWER_FLOW_CONTROL:
         return REASON_ENGINE_BUSY;

@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "hash.h"
 #include "json.h"
+#include "log.h"
 #include "metric.h"
 
 #define BEAT_MS 30000
@@ -94,10 +95,35 @@ static void beat_due(struct due *d)
     due_set(&e->times, &e->beat, BEAT_MS);
 }
 
+void rocketmq_refused(struct rocketmq *e, const char *topic, const struct frame *f)
+{
+    uint64_t now = due_now_us();
+    e->refusals++;
+    if (now - e->complained_us < 1000000)
+        return;
+    struct log_line l = log_event(LEVEL_WARN, "bus_refused");
+    log_text(&l, "topic", topic);
+    log_i64(&l, "code", f->code);
+    log_str(&l, "remark", f->remark);
+    log_i64(&l, "count", (int64_t)e->refusals);
+    log_end(&l);
+    e->complained_us = now;
+    e->refusals = 0;
+}
+
+static void log_link(enum severity level, const char *event, const struct peer *p)
+{
+    struct log_line l = log_event(level, event);
+    log_str(&l, "address", peer_address(p));
+    log_i64(&l, "link", (int64_t)peer_link(p));
+    log_end(&l);
+}
+
 static void link_up(struct peer_watch *watch, struct peer *p)
 {
     struct rocketmq *e = container_of(watch, struct rocketmq, watch);
     struct broker *b = broker_of(&e->routes, p);
+    log_link(LEVEL_INFO, "bus_link_up", p);
     if (b)
         beat_at(e, b);
 }
@@ -105,8 +131,10 @@ static void link_up(struct peer_watch *watch, struct peer *p)
 static void link_down(struct peer_watch *watch, struct peer *p)
 {
     struct rocketmq *e = container_of(watch, struct rocketmq, watch);
-    if (!e->closing)
-        routes_doubt(&e->routes, p);
+    if (e->closing)
+        return;
+    log_link(LEVEL_WARN, "bus_link_down", p);
+    routes_doubt(&e->routes, p);
 }
 
 /* ---- closing ---- */

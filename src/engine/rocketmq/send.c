@@ -284,6 +284,8 @@ static void batch_done(struct peer_call *call, enum reason reason, const struct 
     struct batch *b = container_of(call, struct batch, call);
     enum reason verdict = reason == REASON_OK ? verdict_of(b->lane->route, f) : reason;
     (*b->credit)--;
+    if (reason == REASON_OK && verdict != REASON_OK)
+        rocketmq_refused(b->lane->engine, b->lane->route->topic, f);
     if (verdict == REASON_ENGINE_REFUSED && b->count > 1) {
         batch_split(b);
         batch_free(b);
