@@ -20,17 +20,20 @@ enum reason await_run(struct await *a, uv_loop_t *loop)
     return a->reason;
 }
 
-static void passed(uv_timer_t *timer) { *(bool *)timer->data = true; }
+/* A timer may set the flag just before the loop begins to wait for sockets: it must never wait for long. */
+#define LOOK_MS 5
+static void look(uv_timer_t *timer) { (void)timer; }
 static void closed(uv_handle_t *timer) { *(bool *)timer->data = true; }
 
 bool await_flag(uv_loop_t *loop, const bool *done, uint32_t ms)
 {
-    bool over = false, gone = false;
+    bool gone = false;
     uv_timer_t timer;
+    uv_update_time(loop);
+    uint64_t until = uv_now(loop) + ms;
     uv_timer_init(loop, &timer);
-    timer.data = &over;
-    uv_timer_start(&timer, passed, ms, 0);
-    while (!over && !(done && *done))
+    uv_timer_start(&timer, look, ms < LOOK_MS ? ms : LOOK_MS, LOOK_MS);
+    while (uv_now(loop) < until && !(done && *done))
         uv_run(loop, UV_RUN_ONCE);
     timer.data = &gone;
     uv_close((uv_handle_t *)&timer, closed);
