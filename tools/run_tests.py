@@ -43,11 +43,11 @@ def may_skip():
     return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
 
 
-def execute(test, log):
+def execute(test, log, build):
     """The exit code, None where time ran out. The program gets a session of its own, so that whatever it started goes with it."""
     env = dict(os.environ, **test["env"])
     with open(log, "wb") as out:
-        process = subprocess.Popen(test["cmd"], cwd=test["workdir"], env=env, stdin=subprocess.DEVNULL, stdout=out,
+        process = subprocess.Popen(test["cmd"], cwd=test["workdir"] or build, env=env, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         try:
             return process.wait(timeout=(test["timeout"] or 3600) * float(os.environ.get("SECKILL_TEST_PATIENCE", "1")))
@@ -90,11 +90,11 @@ def judge(result, code, text, forgiven):
         result.why.append("tested nothing")
 
 
-def run(test, logs, forgiven):
+def run(test, build, logs, forgiven):
     result = Result(test)
     log = logs / (re.sub(r"[^A-Za-z0-9_.-]+", "-", result.name) + ".txt")
     began = time.monotonic()
-    code = execute(test, log)
+    code = execute(test, log, build)
     result.seconds = time.monotonic() - began
     text = log.read_text(errors="replace")
     judge(result, code, text, forgiven)
@@ -119,13 +119,13 @@ def selected(tests, fast, only):
         yield test
 
 
-def run_all(tests, jobs, logs):
+def run_all(tests, jobs, build, logs):
     """Longest first, so that the last one does not run alone; those that want the machine for themselves come at the end."""
     forgiven = may_skip()
     together = sorted((t for t in tests if t["is_parallel"]), key=lambda t: -(t["timeout"] or 0))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda t: run(t, logs, forgiven), together))
-    return results + [run(t, logs, forgiven) for t in tests if not t["is_parallel"]]
+        results = list(pool.map(lambda t: run(t, build, logs, forgiven), together))
+    return results + [run(t, build, logs, forgiven) for t in tests if not t["is_parallel"]]
 
 
 def table(results):
@@ -146,7 +146,7 @@ def main():
     logs = args.build / "test-logs"
     logs.mkdir(exist_ok=True)
     began = time.monotonic()
-    results = run_all(tests, int(os.environ.get("SECKILL_TEST_JOBS") or os.cpu_count() or 1), logs)
+    results = run_all(tests, int(os.environ.get("SECKILL_TEST_JOBS") or os.cpu_count() or 1), args.build, logs)
     passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
     table(results)
     print(f"wall time {time.monotonic() - began:.1f} s; what each program said is in {logs}")
