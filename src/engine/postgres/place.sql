@@ -5,6 +5,7 @@
 -- Out: one row per item, in order. The one row QUEUE_LOST instead: an offset row was not where the caller believed; nothing was done.
 -- Promises: whoever inserts an inbox row first has decided; at most one order per unit and generation, reservation, request, user
 -- and SKU; a released unit has its next generation and its return queued in the same transaction.
+-- Look-ups per item are written as subqueries of their own (LIMIT 1, IS NULL), which the planner may not turn into a join over the whole table.
 -- Locks: offsets → inbox → units → orders → outbox, each in order of its key.
 CREATE OR REPLACE FUNCTION place_orders(
   p_group text, p_owner text,
@@ -113,8 +114,8 @@ BEGIN
       JOIN activity_sku s ON s.activity_id = i.activity AND s.sku_id = i.sku
       JOIN activity a ON a.activity_id = i.activity
       WHERE i.matches AND i.request_turn = 1 AND i.unit_turn = 1
-        AND NOT EXISTS (SELECT FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
-                        AND x.outcome = 'RELEASED')
+        AND (SELECT x.outcome FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
+             AND x.outcome = 'RELEASED' LIMIT 1) IS NULL
       ORDER BY i.activity COLLATE "C", i.usr COLLATE "C", i.sku COLLATE "C", i.ordinal
       ON CONFLICT DO NOTHING RETURNING reservation_id, unit, generation, activity_id)
     SELECT array_agg(reservation_id), array_agg(unit), array_agg(generation), array_agg(activity_id)
@@ -164,9 +165,11 @@ BEGIN
             FROM unnest(i_reservation, i_activity, i_sku, i_user, i_request, i_unit, i_generation, is_fresh, u_generation, u_available)
               WITH ORDINALITY i(reservation, activity, sku, usr, request, unit, generation, fresh, held, available, ordinal)
             WHERE i.fresh) i
-      LEFT JOIN orders mine ON mine.reservation_id = i.reservation
-      LEFT JOIN orders same_request ON same_request.activity_id = i.activity AND same_request.user_id = i.usr AND same_request.request_id = i.request
-      LEFT JOIN orders same_user ON same_user.activity_id = i.activity AND same_user.sku_id = i.sku AND same_user.user_id = i.usr
+      LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.reservation_id = i.reservation LIMIT 1) mine ON true
+      LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.activity_id = i.activity AND o.user_id = i.usr AND o.request_id = i.request
+                         LIMIT 1) same_request ON true
+      LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.activity_id = i.activity AND o.sku_id = i.sku AND o.user_id = i.usr
+                         LIMIT 1) same_user ON true
       LEFT JOIN LATERAL (SELECT x.reservation_id, x.superseded_by FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr
                          AND x.request_id = i.request AND x.outcome = 'RELEASED' ORDER BY x.received_at, x.reservation_id LIMIT 1) replay ON true
       WHERE mine.reservation_id IS NULL),
@@ -182,13 +185,12 @@ BEGIN
   END IF;
 
   -- 7. what others must hear; items that were decided before are told again
-  PERFORM outbox_tell(i_reservation, placed_id, released_id);
+  PERFORM outbox_tell(ARRAY(SELECT unnest(i_reservation) EXCEPT SELECT unnest(placed_id)), placed_id, released_id);
 
   -- 8. one verdict per ordinal
   IF EXISTS (SELECT FROM unnest(i_reservation, i_message) i(reservation, message)
-             LEFT JOIN consumer_inbox x ON x.reservation_id = i.reservation
-             LEFT JOIN consumer_inbox bound ON bound.consumer_group = p_group AND bound.message_id = i.message
-             WHERE x.reservation_id IS NULL AND bound.reservation_id IS NULL) THEN
+             WHERE (SELECT x.outcome FROM consumer_inbox x WHERE x.reservation_id = i.reservation) IS NULL
+               AND (SELECT x.outcome FROM consumer_inbox x WHERE x.consumer_group = p_group AND x.message_id = i.message) IS NULL) THEN
     RAISE EXCEPTION 'place_orders: an item has no verdict' USING ERRCODE = 'assert_failure';
   END IF;
   RETURN QUERY

@@ -32,7 +32,7 @@ BEGIN
     SELECT coalesce(bool_or(told > generation), false) INTO regressed FROM held;
     PERFORM units_return(fresh_id);
   END IF;
-  PERFORM outbox_tell(i_reservation, NULL, fresh_id);
+  PERFORM outbox_tell(ARRAY(SELECT DISTINCT unnest(i_reservation)), NULL, fresh_id);
 
   RETURN QUERY
     SELECT x.outcome, x.reason, i.turn = 1 AND x.reservation_id = ANY (fresh_id) IS TRUE,

@@ -45,25 +45,27 @@ BEGIN
   ORDER BY r.unit, x.reservation_id;
 END $$;
 
--- outbox_tell(ids, created, released): queues what others must hear: the status of every reservation named in `ids` that has a verdict, the
--- return of its unit where that is AVAILABLE at the generation which the verdict or the cancel of its order raised it to, and the
--- events of orders `created` and reservations `released` by this transaction. A row that stands already is renewed: version + 1
--- and free to be claimed, for what was told may have been forgotten. Keys are taken in order, so that two tellers never wait for each other.
-CREATE OR REPLACE FUNCTION outbox_tell(p_ids text[], p_created text[], p_released text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- outbox_tell(again, created, released): queues what others must hear. Of orders `created` by this transaction: status and event. Of the
+-- reservations in `again` (each once; those not just created) that have a verdict: the status, and the return of the unit where that is AVAILABLE
+-- at the generation which the verdict, or the cancel of the order, raised it to. Of those among them just `released`: the event.
+-- A row that stands already is renewed: version + 1 and free to be claimed, for what was told may have been forgotten. Keys are taken in order,
+-- so that two tellers never wait for each other.
+CREATE OR REPLACE FUNCTION outbox_tell(p_again text[], p_created text[], p_released text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, unit, generation, subject)
   SELECT q.key, q.kind, q.activity_id, q.reservation_id, q.unit, q.generation, q.subject FROM (
     SELECT 'STATUS:' || x.reservation_id AS key, 'STATUS' AS kind, x.activity_id, x.reservation_id, NULL::bigint AS unit, NULL::integer AS generation,
            NULL::text AS subject
-    FROM consumer_inbox x JOIN activity a ON a.activity_id = x.activity_id WHERE x.reservation_id = ANY (p_ids)
-    UNION
-    SELECT 'RETURN:' || t.unit || '-' || t.generation, 'RETURN', t.activity_id, NULL, t.unit, t.generation, NULL
-    FROM consumer_inbox x LEFT JOIN orders o ON o.reservation_id = x.reservation_id
+    FROM consumer_inbox x JOIN activity a ON a.activity_id = x.activity_id WHERE x.reservation_id = ANY (p_again || p_created)
+    UNION ALL
+    SELECT DISTINCT 'RETURN:' || t.unit || '-' || t.generation, 'RETURN', t.activity_id, NULL, t.unit, t.generation, NULL
+    FROM consumer_inbox x
+    LEFT JOIN LATERAL (SELECT o.raised FROM orders o WHERE o.reservation_id = x.reservation_id LIMIT 1) o ON true
     JOIN inventory_token t ON t.unit = x.unit AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id
-    WHERE x.reservation_id = ANY (p_ids) AND t.status = 'AVAILABLE' AND t.generation = coalesce(o.raised, x.raised)
-    UNION
+    WHERE x.reservation_id = ANY (p_again) AND t.status = 'AVAILABLE' AND t.generation = coalesce(o.raised, x.raised)
+    UNION ALL
     SELECT 'EVENT:ORDER_CREATED:' || c.id, 'EVENT', NULL, c.id, NULL, NULL, 'ORDER_CREATED' FROM unnest(p_created) c(id)
-    UNION
+    UNION ALL
     SELECT 'EVENT:RESERVATION_RELEASED:' || c.id, 'EVENT', NULL, c.id, NULL, NULL, 'RESERVATION_RELEASED' FROM unnest(p_released) c(id)
   ) q
   ORDER BY q.key COLLATE "C"
