@@ -194,6 +194,56 @@ struct sim_bucket *sim_bucket_new(struct bucket name, const struct activity *act
     return b;
 }
 
+static void copy_units(struct sim_bucket *b, const struct sim_bucket *from)
+{
+    for (size_t i = 0; i < from->copy_count; i++) {
+        const struct sim_copy *old = from->copies[i];
+        struct sim_copy *c = copy_of(b, old->token.unit, old->sku);
+        c->token = old->token;
+        c->highest = old->highest;
+        if (old->where == SIM_FREE)
+            put_free(b, c);
+        else if (old->where == SIM_RESTING)
+            put_to_rest(b, c, (int64_t)from->shelves[old->sku].resting.items[old->place - 1].due);
+    }
+}
+
+/* The oldest first, so that the newest comes to stand in front. */
+static void copy_entries(struct sim_bucket *b, struct sim_record *r, const struct sim_entry *e)
+{
+    if (!e)
+        return;
+    copy_entries(b, r, e->older);
+    entry_add(b, r, e->entry)->nonce = sim_text(&b->ground, e->nonce);
+}
+
+struct sim_bucket *sim_bucket_copy(const struct sim_bucket *from)
+{
+    struct sim_bucket *b = calloc(1, sizeof *b);
+    check(b != NULL);
+    *b = (struct sim_bucket){.epoch = from->epoch, .number = from->number, .state = from->state, .version = from->version,
+                             .starts_ms = from->starts_ms, .ends_ms = from->ends_ms, .opens_ms = from->opens_ms, .seeded = from->seeded,
+                             .closed = from->closed, .sequence = from->sequence, .restocks = from->restocks, .shelf_count = from->shelf_count,
+                             .filter_bits = from->filter_bits};
+    b->activity = sim_text(&b->ground, from->activity);
+    b->shelves = sim_array(&b->ground, struct sim_shelf, b->shelf_count);
+    for (size_t i = 0; i < b->shelf_count; i++) {
+        const struct sim_shelf *s = &from->shelves[i];
+        b->shelves[i] = (struct sim_shelf){.sku = sim_text(&b->ground, s->sku), .unit_first = s->unit_first, .units = s->units, .wanted = s->wanted};
+    }
+    b->filter = sim_take(&b->ground, b->filter_bits / 8);
+    memcpy(b->filter, from->filter, b->filter_bits / 8);
+    copy_units(b, from);
+    for (size_t i = 0; i < from->record_count; i++) {
+        struct sim_record *r = record_of(b, from->records[i]->user);
+        copy_entries(b, r, from->records[i]->newest);
+        r->undecided = from->records[i]->undecided;
+        if (r->undecided > 0)
+            turn_at(b, r, (int64_t)from->records[i]->turn_ms);
+    }
+    return b;
+}
+
 void sim_bucket_free(struct sim_bucket *b)
 {
     for (size_t i = 0; i < b->shelf_count; i++) {

@@ -60,6 +60,8 @@ struct sim_bucket {
 /* A bucket without units, as `install` makes it. */
 struct sim_bucket *sim_bucket_new(struct bucket name, const struct activity *activity);
 void sim_bucket_free(struct sim_bucket *b);
+/* The same bucket once more, as a replica or a file would hold it; it shares nothing with the first. */
+struct sim_bucket *sim_bucket_copy(const struct sim_bucket *b);
 
 enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded, int64_t now_ms);
 enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *ask, int64_t now_ms, struct reserve_answer *answer);

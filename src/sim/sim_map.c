@@ -13,7 +13,7 @@ struct sim_chunk {
     size_t used, cap;
     _Alignas(max_align_t) char bytes[];
 };
-#define CHUNK_BYTES ((size_t)4000)
+#define CHUNK_BYTES ((size_t)1000)
 #define CHUNK_BYTES_MAX ((size_t)1 << 20)
 
 static struct sim_chunk *chunk_for(struct sim_ground *g, size_t n)

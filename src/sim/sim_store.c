@@ -52,13 +52,10 @@ struct sim_bucket *sim_store_bucket(struct sim_store_world *w, struct bucket nam
     return sim_map_get(&w->buckets, key_of(&k, name));
 }
 
-static struct sim_bucket *found_or_made(struct sim_store_world *w, struct bucket name, const struct activity *activity)
+static struct sim_bucket *added(struct sim_store_world *w, struct sim_bucket *b)
 {
-    struct sim_bucket *b = sim_store_bucket(w, name);
-    if (b)
-        return b;
     struct sim_key k;
-    b = sim_bucket_new(name, activity);
+    struct bucket name = {.activity = b->activity, .epoch = b->epoch, .number = b->number};
     sim_map_put(&w->buckets, sim_text(&b->ground, key_of(&k, name)), b);
     if (w->count == w->cap) {
         w->cap = w->cap ? 2 * w->cap : 16;
@@ -66,6 +63,36 @@ static struct sim_bucket *found_or_made(struct sim_store_world *w, struct bucket
         check(w->all != NULL);
     }
     return w->all[w->count++] = b;
+}
+
+static struct sim_bucket *found_or_made(struct sim_store_world *w, struct bucket name, const struct activity *activity)
+{
+    struct sim_bucket *b = sim_store_bucket(w, name);
+    return b ? b : added(w, sim_bucket_new(name, activity));
+}
+
+struct sim_snapshot sim_store_snapshot(const struct sim_store_world *w)
+{
+    struct sim_snapshot s = {.buckets = calloc(w->count + 1, sizeof(struct sim_bucket *)), .count = w->count};
+    check(s.buckets != NULL);
+    for (size_t i = 0; i < s.count; i++)
+        s.buckets[i] = sim_bucket_copy(w->all[i]);
+    return s;
+}
+
+void sim_store_rollback(struct sim_store_world *w, const struct sim_snapshot *s)
+{
+    sim_store_lose(w);
+    for (size_t i = 0; i < s->count; i++)
+        added(w, sim_bucket_copy(s->buckets[i]));
+}
+
+void sim_snapshot_free(struct sim_snapshot *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        sim_bucket_free(s->buckets[i]);
+    free(s->buckets);
+    *s = (struct sim_snapshot){0};
 }
 
 /* ---- the doors ----------------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,15 @@ struct sim_bucket *sim_store_bucket(struct sim_store_world *w, struct bucket nam
 void sim_store_restart(struct sim_store_world *w);
 /* Everything is lost, and it comes up empty. */
 void sim_store_lose(struct sim_store_world *w);
+/* What a replica that then falls behind would hold; and its promotion: everything since is lost, under a new incarnation. A snapshot may be
+ * promoted any number of times. */
+struct sim_snapshot {
+    struct sim_bucket **buckets;
+    size_t count;
+};
+struct sim_snapshot sim_store_snapshot(const struct sim_store_world *w);
+void sim_store_rollback(struct sim_store_world *w, const struct sim_snapshot *s);
+void sim_snapshot_free(struct sim_snapshot *s);
 
 struct sim_store {
     struct store store;              /* the port */

@@ -323,6 +323,47 @@ static void a_full_door_says_so_and_does_nothing(void **state)
     shop_close(s);
 }
 
+static void a_snapshot_is_what_redis_goes_back_to(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct sim_bucket *b = sim_store_bucket(&s->world, one_bucket);
+    struct reserve_answer answer;
+    char incarnation[24];
+    for (int64_t unit = 1; unit <= 3; unit++)
+        assert_int_equal(sim_bucket_restock(b, &(struct restock_ask){.sku = str_lit("S"), .token = {unit, 1}}, 0), REASON_OK);
+    assert_int_equal(sim_bucket_install(b, &one_activity, true, 0), REASON_OK);
+    assert_int_equal(sim_bucket_restock(b, &(struct restock_ask){.sku = str_lit("S"), .token = {4, 7}}, 1000), REASON_OK);
+    struct reserve_ask asks[2] = {{.user = str_lit("u"), .sku = str_lit("S"), .request = str_lit("r"), .ident = {{1}}, .user_hash = 5},
+                                  {.user = str_lit("v"), .sku = str_lit("S"), .request = str_lit("r"), .ident = {{2}}, .user_hash = 6}};
+    assert_int_equal(sim_bucket_reserve(b, &asks[0], 1000, &answer), REASON_QUEUED);
+    struct sim_snapshot snapshot = sim_store_snapshot(&s->world);
+    uint64_t then = b->sequence;
+    assert_int_equal(sim_bucket_reserve(b, &asks[1], 1000, &answer), REASON_QUEUED);
+    assert_int_equal(answer.entry.token.unit, 2);
+    memcpy(incarnation, s->world.incarnation, sizeof incarnation);
+
+    for (int times = 0; times < 2; times++) {
+        sim_store_rollback(&s->world, &snapshot);
+        b = sim_store_bucket(&s->world, one_bucket);
+        assert_int_equal(b->sequence, then);
+        assert_string_not_equal(s->world.incarnation, incarnation);
+        assert_null(sim_bucket_user(b, str_lit("v")));
+        assert_int_equal(sim_bucket_reserve(b, &asks[0], 1000, &answer), REASON_QUEUED);
+        assert_true(answer.replayed && answer.entry.token.unit == 1);
+        assert_int_equal(b->turns.count, 1);
+        sim_bucket_ripen(b, 1299);    /* unit 4 rests as long as it had to */
+        assert_int_equal(b->shelves[0].free.count, 2);
+        sim_bucket_ripen(b, 1300);
+        assert_int_equal(b->shelves[0].free.count, 3);
+        assert_int_equal(sim_bucket_restock(b, &(struct restock_ask){.sku = str_lit("S"), .token = {4, 7}}, 1000), REASON_UNCHANGED);
+        assert_int_equal(sim_bucket_reserve(b, &asks[1], 1300, &answer), REASON_QUEUED);
+        assert_int_equal(answer.entry.token.unit, 2);    /* handed out a second time: the ledger will have to say no to one */
+    }
+    sim_snapshot_free(&snapshot);
+    shop_close(s);
+}
+
 /* ---- bus: what the contract leaves to each world ---- */
 
 static void pulled_count(struct waiter *w, enum reason reason, const void *result)
@@ -384,6 +425,7 @@ int main(void)
         cmocka_unit_test(who_has_gone_hears_nothing),
         cmocka_unit_test(each_fault_does_what_its_row_says),
         cmocka_unit_test(a_full_door_says_so_and_does_nothing),
+        cmocka_unit_test(a_snapshot_is_what_redis_goes_back_to),
         cmocka_unit_test(a_held_pull_ends_with_the_message_or_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
