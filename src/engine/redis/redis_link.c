@@ -163,8 +163,6 @@ static void flush(struct redis_link *l)
             pieces[count++] = (struct iovec){c->bytes.ptr + c->written, c->bytes.len - c->written};
         }
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-        if (list_empty(&l->sent))
-            l->heard_us = mono_us();    /* the wait for a word begins now */
         ssize_t n = sendmsg(l->fd, &message, MSG_NOSIGNAL);
         if (n >= 0) {
             wrote(l, (size_t)n);
@@ -187,8 +185,12 @@ static void on_turn(uv_idle_t *turn)
         flush(l);
 }
 
+static bool waits(const struct redis_link *l) { return !list_empty(&l->sent) || !list_empty(&l->unsent); }
+
 static void queue(struct redis_link *l, struct redis_command *c)
 {
+    if (!waits(l))
+        l->heard_us = mono_us();    /* the wait for a word begins now */
     list_append(&l->unsent, &c->link);
     uv_idle_start(&l->turn, on_turn);
 }
@@ -499,6 +501,8 @@ static void begin(struct redis_link *l)
     }
 }
 
+static bool stalled(const struct redis_link *l) { return waits(l) && mono_us() - l->heard_us > (uint64_t)l->options.stall_ms * 1000; }
+
 static void on_timer(uv_timer_t *timer)
 {
     struct redis_link *l = timer->data;
@@ -506,9 +510,9 @@ static void on_timer(uv_timer_t *timer)
         begin(l);
     } else if (l->state != UP) {
         broken(l, "no greeting in time");
-    } else {
-        bool waits = !list_empty(&l->sent) || !list_empty(&l->unsent);
-        if (waits && mono_us() - l->heard_us > (uint64_t)l->options.stall_ms * 1000)
+    } else if (stalled(l)) {
+        read_replies(l);    /* perhaps it was this loop that did not listen */
+        if (l->state == UP && stalled(l))
             broken(l, "no word for too long");
     }
     if (l->state == UP)

@@ -403,6 +403,29 @@ static void a_mute_connection_is_broken_off(void **state)
     assert_int_equal(asked(1000), REASON_BUCKET_EMPTY);
 }
 
+/* A loop that was away for longer than that blames nobody else. */
+static void a_loop_that_was_away(void **state)
+{
+    (void)state;
+    redis_close(store, NULL, NULL);
+    char url[64];
+    struct redis_options o = options_now(url, sizeof url);
+    o.stall_ms = 100;
+    open_with(o);
+    size_t before = server.connects;
+    ANSWERS(empty_answer());
+    uv_sleep(250);
+    assert_int_equal(asked(1000), REASON_BUCKET_EMPTY);    /* asked after it */
+    struct heard h;
+    ANSWERS(SILENCE);
+    ask(&h, 1000);
+    turn_until(NULL, 20);
+    say(empty_answer());
+    uv_sleep(250);                                          /* the answer lies in the socket meanwhile */
+    assert_int_equal(await(&h), REASON_BUCKET_EMPTY);
+    assert_int_equal(server.connects, before);
+}
+
 /* A server that reads nothing: what the kernel took may have been done; what it did not take never was. */
 static void what_never_left_was_not_done(void **state)
 {
@@ -599,6 +622,7 @@ int main(void)
         TEST(a_late_answer_finds_nobody),
         TEST(a_caller_who_has_gone),
         TEST(a_mute_connection_is_broken_off),
+        TEST(a_loop_that_was_away),
         TEST(what_never_left_was_not_done),
         TEST(connections_break),
         TEST(an_answer_too_many),
