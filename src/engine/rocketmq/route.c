@@ -8,6 +8,7 @@
 
 #define ASK_MS 3000
 #define REFRESH_MS 30000
+#define REFRESH_MISSING_MS 3000    /* while a broker that was there is not */
 #define AGAIN_MS 500      /* doubts do not ask more often */
 #define PERM_READ 4
 #define PERM_WRITE 2
@@ -200,11 +201,19 @@ static void keep_wanted(struct routes *r)
 
 static void ask_next(struct route *r);
 
+static bool missing(const struct route *r)
+{
+    for (size_t i = 0; i < r->broker_count; i++)
+        if (r->brokers[i].writable == 0)
+            return true;
+    return false;
+}
+
 static void end_asking(struct route *r, bool heard)
 {
     struct link told;
     r->tries = 0;
-    due_set(r->routes->times, &r->due, heard ? REFRESH_MS : AGAIN_MS * 2);
+    due_set(r->routes->times, &r->due, !heard ? AGAIN_MS * 2 : missing(r) ? REFRESH_MISSING_MS : REFRESH_MS);
     list_init(&told);
     while (!list_empty(&r->waiting))    /* whoever waits anew while being told waits for the next time */
         list_append(&told, list_take(&r->waiting));
