@@ -373,7 +373,7 @@ static void came(struct waiter *waiter, enum reason reason, const void *result)
     } else if (w->step == STEP_HOLDINGS && reason == REASON_STALE_EPOCH) {
         next_bucket(w);    /* nothing is there: it holds nothing */
     } else if (++w->attempts < ATTEMPTS) {
-        clock_set_in(w->clock, &w->rest, 100000 << w->attempts);
+        clock_set_in(w->clock, &w->rest, (uint64_t)100000 << w->attempts);
     } else {
         end(w, reason_fate(reason) == FATE_REFUSED ? reason : REASON_DEPENDENCY_DOWN);
     }

@@ -123,7 +123,7 @@ static void every_answer_of_the_store_is_told(void **state)
         {REASON_TIMED_OUT, REASON_UNCERTAIN}, {REASON_LINK_LOST, REASON_UNCERTAIN}, {REASON_ENGINE_FAULT, REASON_UNCERTAIN},
         {REASON_ENGINE_BUSY, REASON_DEPENDENCY_DOWN}, {REASON_DEPENDENCY_DOWN, REASON_DEPENDENCY_DOWN}, {REASON_OVERLOADED, REASON_OVERLOADED},
         {REASON_ENGINE_REFUSED, REASON_DEPENDENCY_DOWN}};
-    for (int r = 0; r < REASON_COUNT; r++) {
+    for (unsigned r = 0; r < REASON_COUNT; r++) {
         struct shop *s = shop_open();
         struct take t;
         take_of(s, &t);
@@ -150,7 +150,7 @@ static void whatever_fails_he_hears_once(void **state)
     static const enum fake_op ops[] = {FAKE_RESERVE, FAKE_SETTLE, FAKE_STOCK, FAKE_SEND, FAKE_LEDGER_LOOK, FAKE_ACTIVITIES};
     for (size_t f = 0; f < countof(flows); f++)
         for (size_t o = 0; o < countof(ops); o++)
-            for (int r = 0; r < REASON_COUNT * 2; r++) {
+            for (unsigned r = 0; r < REASON_COUNT * 2; r++) {
                 enum reason reason = r % REASON_COUNT;
                 bool needs_result = ops[o] == FAKE_RESERVE && (reason == REASON_QUEUED || reason == REASON_ORDERED || reason == REASON_RELEASED ||
                                                                reason == REASON_ALREADY_PURCHASED);
@@ -529,9 +529,9 @@ static void whatever_fails_a_query_ends_once(void **state)
 {
     (void)state;
     static const enum fake_op ops[] = {FAKE_LOOK, FAKE_LEDGER_LOOK, FAKE_SETTLE};
-    for (int by = QUERY_RESERVATION; by <= QUERY_ORDER; by++)
+    for (unsigned by = QUERY_RESERVATION; by <= QUERY_ORDER; by++)
         for (size_t o = 0; o < countof(ops); o++)
-            for (int r = 0; r < REASON_COUNT; r++) {
+            for (unsigned r = 0; r < REASON_COUNT; r++) {
                 struct shop *s = shop_open();
                 struct query q;
                 if (r == REASON_OK)

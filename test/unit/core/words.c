@@ -150,8 +150,8 @@ static void moves_of_reservations(void **state)
 #define MOVE(from, event, to, who) rows++; assert_true(reservation_may_move(RESERVATION_##from, RESERVATION_##to));
 #include "reservation.def"
 #undef MOVE
-    for (int from = 0; from < RESERVATION_STATE_COUNT; from++)
-        for (int to = 0; to < RESERVATION_STATE_COUNT; to++) {
+    for (unsigned from = 0; from < RESERVATION_STATE_COUNT; from++)
+        for (unsigned to = 0; to < RESERVATION_STATE_COUNT; to++) {
             if (!reservation_may_move(from, to))
                 continue;
             legal++;
@@ -160,7 +160,7 @@ static void moves_of_reservations(void **state)
             assert_int_not_equal(to, RESERVATION_NONE);
         }
     assert_int_equal(legal, rows);    /* no other move than a row's, and no row twice */
-    for (int from = RESERVATION_RESERVED; from < RESERVATION_STATE_COUNT; from++)
+    for (unsigned from = RESERVATION_RESERVED; from < RESERVATION_STATE_COUNT; from++)
         if (!reservation_state_terminal(from)) {                                                /* the ledger has the last word, always */
             assert_true(reservation_may_move(from, RESERVATION_ORDERED));
             assert_true(reservation_may_move(from, RESERVATION_RELEASED));
@@ -174,8 +174,8 @@ static void moves_of_orders(void **state)
 #define MOVE(from, event, to, who) rows++; assert_true(order_may_move(ORDER_##from, ORDER_##to));
 #include "order.def"
 #undef MOVE
-    for (int from = 0; from < ORDER_STATE_COUNT; from++)
-        for (int to = 0; to < ORDER_STATE_COUNT; to++)
+    for (unsigned from = 0; from < ORDER_STATE_COUNT; from++)
+        for (unsigned to = 0; to < ORDER_STATE_COUNT; to++)
             legal += order_may_move(from, to);
     assert_int_equal(legal, rows);
     assert_false(order_may_move(ORDER_PAID, ORDER_CANCELING) || order_may_move(ORDER_PAID, ORDER_CANCELED));
@@ -190,8 +190,8 @@ static void moves_of_activities(void **state)
 #define MOVE(from, event, where, who) rows++; assert_true(activity_move(ACTIVITY_##from, ACTIVITY_EVENT_##event, &to) && to == ACTIVITY_##where);
 #include "activity.def"
 #undef MOVE
-    for (int from = 0; from < ACTIVITY_STATE_COUNT; from++)
-        for (int event = 0; event < ACTIVITY_EVENT_COUNT; event++)
+    for (unsigned from = 0; from < ACTIVITY_STATE_COUNT; from++)
+        for (unsigned event = 0; event < ACTIVITY_EVENT_COUNT; event++)
             legal += activity_move(from, event, &to);
     assert_int_equal(legal, rows);
 }
@@ -209,7 +209,7 @@ static void every_reason_has_a_fate(void **state)
         {REASON_UNCHANGED, FATE_DONE}, {REASON_QUEUED, FATE_DONE}, {REASON_SOLD_OUT, FATE_REFUSED}};
     for (size_t i = 0; i < countof(known); i++)
         assert_int_equal(reason_fate(known[i].reason), known[i].fate);
-    for (int i = 0; i < REASON_COUNT; i++) {
+    for (unsigned i = 0; i < REASON_COUNT; i++) {
         enum reason back;
         assert_true(reason_parse(str_of(reason_word(i)), &back) && back == (enum reason)i);
         assert_true(reason_row(i)->fate <= FATE_UNKNOWN);

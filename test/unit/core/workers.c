@@ -208,7 +208,7 @@ static void whatever_fails_everything_is_placed(void **state)
     (void)state;
     static const enum fake_op ops[] = {FAKE_QUEUES, FAKE_RANGE, FAKE_LEASE, FAKE_PULL, FAKE_PLACE, FAKE_PARK, FAKE_MIRROR};
     for (size_t o = 0; o < countof(ops); o++)
-        for (int r = 0; r < REASON_COUNT; r++)
+        for (unsigned r = 0; r < REASON_COUNT; r++)
             for (int at = 1; at <= 3; at += 2) {
                 if (r == REASON_OK || (ops[o] == FAKE_PLACE && r == REASON_POISON && at > 1))
                     continue;
@@ -324,7 +324,7 @@ static void whatever_fails_rows_stay_until_they_are_carried(void **state)
     static const struct { enum fake_op op; size_t row; } cases[] = {
         {FAKE_SETTLE, 0}, {FAKE_RESTOCK, 2}, {FAKE_SEND, 4}, {FAKE_CLAIM, 0}, {FAKE_FINISH, 0}};
     for (size_t c = 0; c < countof(cases); c++)
-        for (int reason = 0; reason < REASON_COUNT; reason++) {
+        for (unsigned reason = 0; reason < REASON_COUNT; reason++) {
             if (reason == REASON_OK)
                 continue;
             fake_init(&k);
@@ -437,7 +437,7 @@ static void whatever_fails_the_janitor_goes_on(void **state)
     (void)state;
     static const enum fake_op ops[] = {FAKE_STOCK, FAKE_DUE, FAKE_INSTALL, FAKE_SEND, FAKE_SETTLE, FAKE_LEDGER_LOOK, FAKE_ACTIVITIES};
     for (size_t o = 0; o < countof(ops); o++)
-        for (int r = 0; r < REASON_COUNT; r++) {
+        for (unsigned r = 0; r < REASON_COUNT; r++) {
             if (r == REASON_OK)
                 continue;
             fake_init(&k);
@@ -533,7 +533,7 @@ static void whatever_fails_a_move_ends_once_and_can_be_repeated(void **state)
     (void)state;
     static const enum fake_op ops[] = {FAKE_MOVE, FAKE_INSTALL, FAKE_UNITS, FAKE_RESTOCK, FAKE_STOCK};
     for (size_t o = 0; o < countof(ops); o++)
-        for (int r = 0; r < REASON_COUNT; r++) {
+        for (unsigned r = 0; r < REASON_COUNT; r++) {
             struct controller *controller = control_open(ACTIVITY_DRAFT);
             struct control c;
             if (r == REASON_OK) {
@@ -660,7 +660,7 @@ static void whatever_fails_a_count_ends_once(void **state)
     (void)state;
     static const enum fake_op ops[] = {FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HOLDINGS};
     for (size_t o = 0; o < countof(ops); o++)
-        for (int r = 0; r < REASON_COUNT; r++) {
+        for (unsigned r = 0; r < REASON_COUNT; r++) {
             if (r == REASON_OK)
                 continue;
             books();
