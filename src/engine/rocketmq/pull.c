@@ -273,9 +273,20 @@ static void range_take(struct queue_op *q, unsigned which, enum reason reason, c
         op_end(&q->op, q->range.min <= q->range.max ? REASON_OK : REASON_ENGINE_FAULT, &q->range);
 }
 
-static void min_done(struct peer_call *c, enum reason r, const struct frame *f) { range_take(container_of(c, struct queue_op, calls[RANGE_MIN]), RANGE_MIN, r, f); }
-static void max_done(struct peer_call *c, enum reason r, const struct frame *f) { range_take(container_of(c, struct queue_op, calls[RANGE_MAX]), RANGE_MAX, r, f); }
-static void topic_done(struct peer_call *c, enum reason r, const struct frame *f) { range_take(container_of(c, struct queue_op, calls[RANGE_TOPIC]), RANGE_TOPIC, r, f); }
+static void min_done(struct peer_call *c, enum reason r, const struct frame *f)
+{
+    range_take(container_of(c, struct queue_op, calls[RANGE_MIN]), RANGE_MIN, r, f);
+}
+
+static void max_done(struct peer_call *c, enum reason r, const struct frame *f)
+{
+    range_take(container_of(c, struct queue_op, calls[RANGE_MAX]), RANGE_MAX, r, f);
+}
+
+static void topic_done(struct peer_call *c, enum reason r, const struct frame *f)
+{
+    range_take(container_of(c, struct queue_op, calls[RANGE_TOPIC]), RANGE_TOPIC, r, f);
+}
 
 static void range_ask(struct queue_op *q, struct peer *p, unsigned which)
 {

@@ -3,12 +3,13 @@
  *
  * One bus belongs to one loop and is used from that loop's thread alone; open as many as there are loops. What the port says, and:
  *   send    what is given within one turn of the loop goes out together, as few batches to few queues. Under load batches grow by
- *           themselves: a broker has at most `batches` of ours under way, and what comes meanwhile waits for the next. A send whose waiter
- *           has gone (TIMED_OUT) stays under way; its answer is dropped. What is still waiting at its deadline was never sent (fate RETRY).
- *   pull    a wait may last up to 5 s longer than wait_ms (brokers look at the clock that seldom); leave budget_ms 0 for a deadline that fits. A message
- *           whose checksum fails is handed over with an empty body, and logged: skipping it is not ours to decide. With OFFSET_MOVED comes an
- *           answer too: min, max and, as next, where the broker would go on.
- *   create  leaves what exists as it is, whatever its number of queues. */
+ *           themselves: a broker has at most `batches` of ours under way, and what comes meanwhile waits for the next. A send
+ *           whose waiter has gone (TIMED_OUT) stays under way; its answer is dropped. What is still waiting at its deadline was
+ *           never sent (fate RETRY). While its brokers are away a send fails at once: who tries again should rest a little.
+ *   pull    a wait may last up to 5 s longer than wait_ms (brokers look at the clock that seldom); leave budget_ms 0 for a deadline
+ *           that fits. A message whose checksum fails is handed over with an empty body, and logged: skipping it is not ours to
+ *           decide. With OFFSET_MOVED comes an answer too: min, max and, as next, where the broker would go on.
+ *   create  leaves what exists as it is, whatever its number of queues. Asks every broker that is there now. */
 #pragma once
 #include <uv.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * route.h: where a topic's queues live. Routes come from a name server (several rotate), are asked for again every 30 s (3 s while a broker is missing), and at
- * once (twice a second at most) when a broker's answer or a broken connection casts doubt on one. A route once known is kept when the name
- * servers forget it: a broker that is away loses its route within moments, and its messages are still there. So what was readable
- * stays named; only writing follows the latest word. */
+ * route.h: where a topic's queues live. Routes come from a name server (several rotate). They are asked for again every 30 s, every
+ * 3 s while a broker is missing, and at once (twice a second at most) when a broker's answer or a broken connection casts doubt on
+ * one. A route once known is kept when the name servers forget it: a broker that is away loses its route within moments, and its
+ * messages are still there. So what was readable stays named; only writing follows the latest word. */
 #pragma once
 #include "list.h"
 #include "peer.h"
