@@ -157,7 +157,7 @@ static void refresh_late(struct waiter *w, enum reason reason, const void *resul
     (void)reason, (void)result;
     struct take *t = container_of(container_of(w, struct alarm, waiter), struct take, alarm);
     catalog_let_go(&t->catalog);
-    finish(t, REASON_RESERVATION_PAUSED);
+    again(t);
 }
 
 static void refresh(struct take *t)
@@ -223,7 +223,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         finish(t, t->desk->draining && !t->replay_only ? REASON_OVERLOADED : reason);
         return;
     case REASON_STALE_EPOCH:
-        if (!t->refreshed) {
+        if (!t->refreshed && t->desk->catalog.running) {
             refresh(t);
             return;
         }
@@ -241,11 +241,23 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     finish(t, told(reason));
 }
 
+/* An activity we do not know, or only as a draft, may be newer than what we know. Strangers make us read no oftener than this. */
+static bool may_be_newer(const struct take *t, const struct activity *a)
+{
+    const struct catalog *c = &t->desk->catalog;
+    bool too_little = !a || a->state == ACTIVITY_DRAFT;
+    return too_little && !t->refreshed && c->running && catalog_learnt(c) && clock_mono_us(t->desk->clock) - c->learnt_us > 200000;
+}
+
 /* true: answered without asking. */
 static bool ask_store(struct take *t)
 {
     struct desk *d = t->desk;
     const struct activity *a = catalog_find(&d->catalog, t->activity);
+    if (may_be_newer(t, a)) {
+        refresh(t);
+        return false;
+    }
     t->sku_at = a ? activity_sku(a, t->sku) : -1;
     if (t->sku_at < 0)
         return answer(t, catalog_learnt(&d->catalog) ? REASON_UNKNOWN_ACTIVITY : REASON_DEPENDENCY_DOWN);

@@ -126,6 +126,8 @@ static void see(struct soldout_watch *w, size_t b, const struct stock_answer *a)
             if (str_eq(a->skus[i].sku, w->skus[k]) && a->skus[i].free == 0 && a->skus[i].resting == 0 && a->skus[i].moving == 0)
                 sight->empty |= (uint64_t)1 << k;
     w->sold &= sight->empty;
+    if (a->state == ACTIVITY_OPEN && w->word == REASON_RESERVATION_PAUSED)
+        w->word = REASON_OK;
     if (w->filtered && !take_filter(w, b, a))
         w->filtered = false;    /* too large to keep: nothing is said by ourselves, but who is held may be told */
 }

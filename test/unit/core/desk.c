@@ -257,6 +257,23 @@ static void unknown_things_are_not_asked_about(void **state)
     shop_close(s);
 }
 
+static void an_activity_just_made_is_found(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.activity.activity = str_lit("new");
+    fake_pass(&s->fake, 300);    /* we know of the old one still */
+    take_of(s, &t)->activity = str_lit("new");
+    assert_int_equal(take_now(s, &t), REASON_QUEUED);
+    size_t reads = s->fake.calls[FAKE_ACTIVITIES];
+    take_of(s, &t)->activity = str_lit("nope");
+    for (int i = 0; i < 8; i++)    /* and who asks for what is not there does not make us read each time */
+        (void)take_now(s, &t);
+    assert_true(s->fake.calls[FAKE_ACTIVITIES] <= reads + 3);
+    shop_close(s);
+}
+
 /* ---- sold out ---------------------------------------------------------------------------------------------------------------------- */
 
 static const struct activity *act(struct shop *s) { return catalog_find(&s->desk.catalog, str_lit("act")); }
@@ -556,6 +573,7 @@ int main(void)
         cmocka_unit_test(every_answer_of_the_store_is_told), cmocka_unit_test(whatever_fails_he_hears_once),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
+        cmocka_unit_test(an_activity_just_made_is_found),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
         cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
