@@ -93,6 +93,8 @@ void lane_submit(struct call *c)
                : lane->state == LANE_DOWN                ? REASON_DEPENDENCY_DOWN
                                                          : REASON_OK;
     list_append(c->ended == REASON_OK ? &lane->waiting : &lane->ended, &c->link);
+    if (lane->closing)
+        return;
     if (!uv_is_active((uv_handle_t *)&lane->soon))
         check(uv_timer_start(&lane->soon, on_soon, 0, 0) == 0);    /* never from within the call itself; and one flush for many */
     if (!uv_is_active((uv_handle_t *)&lane->tick))
@@ -134,23 +136,9 @@ static void hang_up(struct lane *lane)
     lane->state = LANE_DOWN;
 }
 
-/* The connection is of no more use. What flew: unknown where it writes, unless its error had come; what waited did not happen. */
-static void lost(struct lane *lane, const char *why)
+/* No connection any more. What flew: unknown where it writes, unless its error had come; what waited did not happen. */
+static void strand(struct lane *lane)
 {
-    if (lane->state == LANE_DOWN)
-        return;
-    struct log_line l = log_event(LEVEL_WARN, "postgres_connection_lost");
-    log_text(&l, "lane", lane_rows[lane->kind].name);
-    log_text(&l, "why", why ? why : lane->conn ? PQerrorMessage(lane->conn) : "");
-    log_end(&l);
-    hang_up(lane);
-    uint64_t wait = BACKOFF_MIN_US << (lane->failures < 7 ? lane->failures : 7);
-    lane->failures++;
-    lane->again_us = now_us() + (wait < BACKOFF_MAX_US ? wait : BACKOFF_MAX_US) / 2 + jitter(lane, wait / 2 + 1);
-    metric_one(METRIC_ENGINE_RECONNECTS);
-    if (!uv_is_active((uv_handle_t *)&lane->tick))
-        check(uv_timer_start(&lane->tick, on_tick, TICK_MS, TICK_MS) == 0);
-
     struct link gone;
     list_init(&gone);
     for (struct link *at; (at = list_take(&lane->flying));)
@@ -172,6 +160,25 @@ static void lost(struct lane *lane, const char *why)
         }
         call_end(c, reason);
     }
+}
+
+/* The connection is of no more use: again later. */
+static void lost(struct lane *lane, const char *why)
+{
+    if (lane->state == LANE_DOWN)
+        return;
+    struct log_line l = log_event(LEVEL_WARN, "postgres_connection_lost");
+    log_text(&l, "lane", lane_rows[lane->kind].name);
+    log_text(&l, "why", why ? why : lane->conn ? PQerrorMessage(lane->conn) : "");
+    log_end(&l);
+    hang_up(lane);
+    uint64_t wait = BACKOFF_MIN_US << (lane->failures < 7 ? lane->failures : 7);
+    lane->failures++;
+    lane->again_us = now_us() + (wait < BACKOFF_MAX_US ? wait : BACKOFF_MAX_US) / 2 + jitter(lane, wait / 2 + 1);
+    metric_one(METRIC_ENGINE_RECONNECTS);
+    if (!uv_is_active((uv_handle_t *)&lane->tick))
+        check(uv_timer_start(&lane->tick, on_tick, TICK_MS, TICK_MS) == 0);
+    strand(lane);
 }
 
 static void on_notice(void *arg, const PGresult *notice)
@@ -427,10 +434,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 static void on_soon(uv_timer_t *timer)
 {
     struct lane *lane = timer->data;
-    for (struct link *at; (at = list_take(&lane->ended));) {
-        struct call *c = list_entry(at, struct call, link);
-        call_end(c, c->ended);
-    }
+    lane_refuse(lane);
     pump(lane);
 }
 
@@ -493,16 +497,32 @@ void lane_open(struct lane *lane, const struct postgres_options *options, enum l
     dial(lane);
 }
 
+void lane_shut(struct lane *lane)
+{
+    lane->closing = true;
+    hang_up(lane);
+    uv_timer_stop(&lane->tick);
+    uv_timer_stop(&lane->soon);
+    strand(lane);
+}
+
+bool lane_refuse(struct lane *lane)
+{
+    struct link refused;
+    list_init(&refused);
+    for (struct link *at; (at = list_take(&lane->ended));)
+        list_append(&refused, at);
+    bool any = !list_empty(&refused);
+    for (struct link *at; (at = list_take(&refused));) {
+        struct call *c = list_entry(at, struct call, link);
+        call_end(c, c->ended);
+    }
+    return any;
+}
+
 void lane_close(struct lane *lane, uv_close_cb closed)
 {
-    struct link *lists[] = {&lane->waiting, &lane->flying, &lane->resting, &lane->ended};
-    for (size_t i = 0; i < countof(lists); i++)
-        while (!list_empty(lists[i])) {
-            struct call *c = list_entry(lists[i]->next, struct call, link);
-            check(c->slot.waiter == NULL);    /* whoever waited has dropped */
-            call_free(c);
-        }
-    hang_up(lane);
+    check(lane->closing && lane->calls == 0);
     uv_close((uv_handle_t *)&lane->tick, closed);
     uv_close((uv_handle_t *)&lane->soon, closed);
 }

@@ -63,10 +63,15 @@ struct lane {
     struct link waiting, flying, resting, ended;
     size_t calls;
     uint64_t jitter;
+    bool closing;
 };
 
 void lane_open(struct lane *, const struct postgres_options *, enum lane_kind);
-/* Both timers are closed with `closed`; calls and connection go at once. */
+/* Hangs up and ends every call; from now on calls are only refused. */
+void lane_shut(struct lane *);
+/* Ends what was refused; whether there was anything. */
+bool lane_refuse(struct lane *);
+/* After both: the timers are closed, each with `closed`. */
 void lane_close(struct lane *, uv_close_cb closed);
 
 /* A call for the waiter; then its params are written, and lane_submit. */

@@ -580,6 +580,15 @@ void postgres_close(struct ledger *ledger)
 {
     struct postgres *pg = of(ledger);
     for (unsigned i = 0; i < LANE_KINDS; i++)
+        lane_shut(&pg->lanes[i]);
+    bool more = true;    /* whoever is woken may ask again, and is refused */
+    for (unsigned round = 0; more; round++) {
+        check(round < 1000);
+        more = false;
+        for (unsigned i = 0; i < LANE_KINDS; i++)
+            more |= lane_refuse(&pg->lanes[i]);
+    }
+    for (unsigned i = 0; i < LANE_KINDS; i++)
         lane_close(&pg->lanes[i], closed);
 }
 

@@ -20,8 +20,8 @@ struct postgres_options {
 
 /* Begins to connect and returns at once; calls made meanwhile wait. Never NULL. */
 struct ledger *postgres_open(const struct postgres_options *options);
-/* Wakes nobody: whoever still waits must have dropped. Its handles close during the next turns of the loop, which must be run until
- * uv_loop_alive() says no, or for one more turn. Not to be called from within a wake of this ledger. */
+/* Calls in flight end as if the connection had broken; calls made while they are woken are refused. Its handles close during the next turns of
+ * the loop, which must be run until then (uv_loop_alive). Not to be called from within a wake of this ledger. */
 void postgres_close(struct ledger *ledger);
 
 /* Whether every lane is connected now (readiness). */

@@ -401,6 +401,30 @@ static void nobody_there_is_said_at_once(void **state)
     let_pass(10);
 }
 
+static void closing_ends_what_flies(void **state)
+{
+    (void)state;
+    struct activity a = shop("closing", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    struct ledger *ours = world->ledger, *other = postgres_open(&(struct postgres_options){.loop = postgres_world_loop(), .url = postgres_world_url()});
+    while (!postgres_ready(other))
+        let_pass(10);
+    sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
+    struct flight flying = {0}, waiting = {0};
+    world->ledger = other;
+    take_off(&flying, 0, &m);
+    let_pass(50);
+    take_off(&waiting, 0, &m);
+    postgres_close(other);
+    world->ledger = ours;
+    sql_done("ROLLBACK");
+    assert_true(flying.seen.woken && waiting.seen.woken);
+    assert_int_equal(flying.seen.reason, REASON_LINK_LOST);           /* nobody knows */
+    assert_int_equal(waiting.seen.reason, REASON_DEPENDENCY_DOWN);    /* it never left */
+    let_pass(50);
+    assert_int_equal(PLACE(m).reason, REASON_OK);                     /* the inbox knows */
+}
+
 /* ---- the property, on several connections ---- */
 
 enum { WORKERS = 8, UNITS = 40, USERS = 90, NAMES = 1200, PROPERTY_MS = 4000 };
@@ -524,6 +548,7 @@ int main(void)
         cmocka_unit_test(a_deadlock_is_repeated_in_here),
         cmocka_unit_test(a_full_lane_says_so),
         cmocka_unit_test(nobody_there_is_said_at_once),
+        cmocka_unit_test(closing_ends_what_flies),
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
         cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),
     };
