@@ -31,14 +31,31 @@ static void rung(uv_timer_t *timer)
         heap_remove(&t->heap, &d->place);
         d->ring(d);
     }
-    if (!uv_is_closing((uv_handle_t *)timer))
+    if (!uv_is_closing((uv_handle_t *)timer)) {
+        due_nudge(t);
         arm(t);
+    }
 }
 
 void due_table_open(struct due_table *t, uv_loop_t *loop, void (*settled)(struct due_table *))
 {
     *t = (struct due_table){.loop = loop, .settled = settled, .owed = 1};    /* the table itself */
-    check(uv_timer_init(loop, &t->timer) == 0);
+    check(uv_timer_init(loop, &t->timer) == 0 && uv_idle_init(loop, &t->nudge) == 0);
+}
+
+/* Runs before the loop polls: the first time it lets that happen without sleep, the second time it is no longer needed. */
+static void idle(uv_idle_t *nudge)
+{
+    struct due_table *t = container_of(nudge, struct due_table, nudge);
+    if (!t->nudged)
+        uv_idle_stop(nudge);
+    t->nudged = false;
+}
+
+void due_nudge(struct due_table *t)
+{
+    t->nudged = true;
+    uv_idle_start(&t->nudge, idle);
 }
 
 static void timer_closed(uv_handle_t *handle)
@@ -48,9 +65,13 @@ static void timer_closed(uv_handle_t *handle)
     due_settle(t);
 }
 
+static void nudge_closed(uv_handle_t *handle) { due_settle(container_of((uv_idle_t *)handle, struct due_table, nudge)); }
+
 void due_table_close(struct due_table *t)
 {
+    due_owe(t);
     uv_close((uv_handle_t *)&t->timer, timer_closed);
+    uv_close((uv_handle_t *)&t->nudge, nudge_closed);
 }
 
 void due_set(struct due_table *t, struct due *d, uint32_t ms)

@@ -18,6 +18,8 @@ struct due {
 struct due_table {
     uv_loop_t *loop;
     uv_timer_t timer;
+    uv_idle_t nudge;
+    bool nudged;
     struct heap heap;
     unsigned owed;
     void (*settled)(struct due_table *);    /* called when owed falls to 0 */
@@ -29,6 +31,10 @@ void due_table_close(struct due_table *t);    /* nothing rings any more; its tim
 uint64_t due_now_us(void);
 void due_set(struct due_table *t, struct due *d, uint32_t ms);    /* sets it, or moves it */
 void due_unset(struct due_table *t, struct due *d);               /* harmless when not set */
+
+/* Whoever has just been woken may be waiting with uv_run(UV_RUN_ONCE), which goes to sleep over what happened before it polled: the loop
+ * shall not sleep this time. */
+void due_nudge(struct due_table *t);
 
 static inline void due_owe(struct due_table *t) { t->owed++; }
 void due_settle(struct due_table *t);

@@ -71,6 +71,7 @@ static void sending_tell(struct sending *s)
     s->told = true;
     due_unset(&s->engine->times, &s->due);
     struct send_result result = {s->verdicts, s->count};
+    due_nudge(&s->engine->times);    /* it may have been told at the end of a turn, before the loop sleeps */
     slot_wake(&s->slot, alike ? first : REASON_OK, alike ? NULL : &result);
 }
 
