@@ -19,8 +19,7 @@ DECLARE
   n integer := cardinality(i_reservation);
   rows integer;
   place integer;
-  fresh_id text[];               -- inserted by us, in any order
-  fresh_message text[];
+  fresh integer;                 -- how many were inserted by us
   is_fresh boolean[];            -- per ordinal, like the next two
   u_generation integer[];        -- of the item's unit as locked; NULL: no such unit of that SKU
   u_available boolean[];
@@ -58,31 +57,25 @@ BEGIN
   END IF;
 
   -- 2. the verdicts: who inserts first has decided
-  WITH fresh AS (
-    INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch,
-                                created_at, outcome)
-    SELECT i.reservation, p_group, i.message, i.activity, i.sku, i.usr, i.request, i.unit, i.generation, i.epoch,
-           to_timestamp(i.created / 1000.0), 'ORDERED'
-    FROM unnest(i_reservation, i_message, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_epoch, i_created)
-      WITH ORDINALITY i(reservation, message, activity, sku, usr, request, unit, generation, epoch, created, ordinal)
-    ORDER BY i.reservation COLLATE "C", i.ordinal
-    ON CONFLICT DO NOTHING RETURNING reservation_id, message_id)
-  SELECT array_agg(reservation_id), array_agg(message_id) INTO fresh_id, fresh_message FROM fresh;
-
-  IF cardinality(fresh_id) = n THEN
+  INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch,
+                              created_at, outcome)
+  SELECT i.reservation, p_group, i.message, i.activity, i.sku, i.usr, i.request, i.unit, i.generation, i.epoch,
+         to_timestamp(i.created / 1000.0), 'ORDERED'
+  FROM unnest(i_reservation, i_message, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_epoch, i_created)
+    WITH ORDINALITY i(reservation, message, activity, sku, usr, request, unit, generation, epoch, created, ordinal)
+  ORDER BY i.reservation COLLATE "C", i.ordinal
+  ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS fresh = ROW_COUNT;
+  IF fresh = n THEN
     is_fresh := array_fill(true, ARRAY[n]);
   ELSE
-    is_fresh := array_fill(false, ARRAY[n]);
-    FOR place IN
-      SELECT min(i.ordinal) FROM unnest(i_reservation, i_message) WITH ORDINALITY i(reservation, message, ordinal)
-      JOIN unnest(fresh_id, fresh_message) f(reservation, message) ON f.reservation = i.reservation AND f.message = i.message
-      GROUP BY i.reservation
-    LOOP
-      is_fresh[place] := true;
-    END LOOP;
+    SELECT array_agg(i.turn = 1 AND i.ours IS TRUE ORDER BY i.ordinal) INTO is_fresh FROM (
+      SELECT i.ordinal, row_number() OVER (PARTITION BY i.reservation, i.message ORDER BY i.ordinal) AS turn,
+             (SELECT x.xmin = pg_current_xact_id()::xid FROM consumer_inbox x WHERE x.reservation_id = i.reservation AND x.message_id = i.message) AS ours
+      FROM unnest(i_reservation, i_message) WITH ORDINALITY i(reservation, message, ordinal)) i;
   END IF;
 
-  IF fresh_id IS NOT NULL THEN
+  IF fresh > 0 THEN
     -- 3. the units of fresh items, locked in unit order
     WITH held AS MATERIALIZED (
       SELECT i.ordinal, t.generation, t.status = 'AVAILABLE' AS available
@@ -148,7 +141,7 @@ BEGIN
   END IF;
 
   -- 6. fresh − placed: released, each with its own reason
-  IF fresh_id IS NOT NULL AND cardinality(fresh_id) > coalesce(cardinality(placed_id), 0) THEN
+  IF fresh > coalesce(cardinality(placed_id), 0) THEN
     SELECT bool_or(i.generation > i.held) INTO regressed
     FROM unnest(i_generation, u_generation, is_fresh) i(generation, held, fresh) WHERE i.fresh;
     WITH released AS (
@@ -177,8 +170,8 @@ BEGIN
       UPDATE consumer_inbox x SET outcome = 'RELEASED', reason = r.reason, superseded_by = r.superseded_by
       FROM released r WHERE x.reservation_id = r.reservation RETURNING x.reservation_id)
     SELECT array_agg(reservation_id) INTO released_id FROM written;
-    IF cardinality(released_id) + coalesce(cardinality(placed_id), 0) <> cardinality(fresh_id) THEN
-      RAISE EXCEPTION 'place_orders: % fresh, % placed, % released', cardinality(fresh_id), cardinality(placed_id), cardinality(released_id)
+    IF coalesce(cardinality(released_id), 0) + coalesce(cardinality(placed_id), 0) <> fresh THEN
+      RAISE EXCEPTION 'place_orders: % fresh, % placed, % released', fresh, cardinality(placed_id), cardinality(released_id)
         USING ERRCODE = 'assert_failure';
     END IF;
     PERFORM units_return(released_id);
