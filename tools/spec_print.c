@@ -227,11 +227,20 @@ static void bounds(void)
 #undef BOUND
 }
 
+static void redis(void)
+{
+    head("Redis", "spec/redis_key.def", "Everything of an activity's bucket lies under `sk:{ACTIVITY:BUCKET}:EPOCH:` and one of these names; A stands for a SKU. Only the scripts write there.");
+    HEADER("key", "type", "holds", "bytes, measured");
+#define KEY(name, type, holds, bytes) ROW(code(name), type, holds, bytes);
+#include "redis_key.def"
+#undef KEY
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
 } pages[] = {
-    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds},
+    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds}, {"redis.md", redis},
     {"reservation.dot", reservation_dot}, {"order.dot", order_dot}, {"activity.dot", activity_dot},
 };
 

@@ -1,20 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- entry.lua: what the scripts of a bucket share. Every script gets KEYS[1], the bucket's meta key; the other keys of the bucket differ
 -- from it in the last word only, so they lie in the same slot. All of them carry the activity's epoch: what belongs to another life of
--- the activity is out of reach, and an absent meta key means "another epoch", never "empty".
---
---   sk:{ACTIVITY:BUCKET}:EPOCH:
---   meta         hash    law (packed: state u8, starts u48, ends u48, opens u48: ms, no reservation before it; filter u32: its bits)
---                        version seeded closed (the incarnation it is closed for) restocks skus ("A B C", in the order of their index)
---                        sku:A → index u16, first unit u48, units u48 (packed);  wanted:A → 1
---   seq          string  counts the scripts that wrote or decided something
---   users        hash    user → his entries, newest first, packed as below
---   pending      zset    user with an undecided reservation → when to look at him next (Redis ms)
---   free:A       zset    unit → generation: one copy of a unit at most, by construction
---   rest:A       zset    unit → when it may be sold again (Redis ms)
---   gen:A        string  a byte for each unit of the SKU: highest generation seen; 255: see high:A
---   high:A       hash    unit → highest generation seen, from 255 on
---   win          string  the winners' filter, presized
+-- the activity is out of reach, and an absent meta key means "another epoch", never "empty". The keys and what they
+-- hold: spec/redis_key.def (printed: docs/reference/redis.md).
 --
 -- A copy in free or rest always has the highest generation seen of its unit: whatever raises that one replaces or removes the copy.
 --
