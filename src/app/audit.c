@@ -123,8 +123,7 @@ static enum reason count_once(struct judging *j, struct count *n, struct str act
     *n = (struct count){.conservation = {.activity = activity, .done = set_flag}};
     if (!conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options, true))
         return REASON_OVERLOADED;
-    while (!n->done)
-        uv_run(j->ports->loop, UV_RUN_ONCE);
+    await_flag(j->ports->loop, &n->done, 0);
     return n->conservation.reason;
 }
 

@@ -1,5 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * await.c: a turn of the loop that has rung a timer goes on to sleep until something else happens; whoever waited for that timer must not
+ * sleep with it. So a wake stops the turn, and a flag is looked at every few milliseconds. */
 #include "await.h"
+
+#define LOOK_MS 5
 
 void await_wake(struct waiter *w, enum reason reason, const void *result)
 {
@@ -9,10 +13,12 @@ void await_wake(struct waiter *w, enum reason reason, const void *result)
     a->reason = reason;
     if (a->keep && result)
         a->keep(a, result);
+    uv_stop(a->loop);
 }
 
 enum reason await_run(struct await *a, uv_loop_t *loop)
 {
+    a->loop = loop;
     while (!a->woken) {
         int left = uv_run(loop, UV_RUN_ONCE);
         check(left != 0 || a->woken);    /* every call of a port has a deadline, which keeps the loop alive */
@@ -20,30 +26,43 @@ enum reason await_run(struct await *a, uv_loop_t *loop)
     return a->reason;
 }
 
-/* A timer may set the flag just before the loop begins to wait for sockets: it must never wait for long. */
-#define LOOK_MS 5
-static void look(uv_timer_t *timer) { (void)timer; }
-static void closed(uv_handle_t *timer) { *(bool *)timer->data = true; }
+struct looking {
+    uv_timer_t timer;
+    uint64_t until;    /* 0: no end */
+    bool over, gone;
+};
+
+static void looked(uv_timer_t *timer)
+{
+    struct looking *l = timer->data;
+    l->over = l->until != 0 && uv_now(timer->loop) >= l->until;
+    uv_stop(timer->loop);
+}
+
+static void closed(uv_handle_t *timer)
+{
+    ((struct looking *)timer->data)->gone = true;
+    uv_stop(timer->loop);
+}
 
 bool await_flag(uv_loop_t *loop, const bool *done, uint32_t ms)
 {
-    bool gone = false;
-    uv_timer_t timer;
+    struct looking l = {.over = false};
+    uv_timer_init(loop, &l.timer);
     uv_update_time(loop);
-    uint64_t until = uv_now(loop) + ms;
-    uv_timer_init(loop, &timer);
-    uv_timer_start(&timer, look, ms < LOOK_MS ? ms : LOOK_MS, LOOK_MS);
-    while (uv_now(loop) < until && !(done && *done))
+    l.timer.data = &l;
+    l.until = ms > 0 ? uv_now(loop) + ms : 0;
+    uv_timer_start(&l.timer, looked, LOOK_MS, LOOK_MS);
+    while (!l.over && !(done && *done))
         uv_run(loop, UV_RUN_ONCE);
-    timer.data = &gone;
-    uv_close((uv_handle_t *)&timer, closed);
-    while (!gone)
+    uv_close((uv_handle_t *)&l.timer, closed);
+    while (!l.gone)
         uv_run(loop, UV_RUN_ONCE);
     return done && *done;
 }
 
 void await_ms(uv_loop_t *loop, uint32_t ms)
 {
-    bool never = await_flag(loop, NULL, ms);
+    bool never = await_flag(loop, NULL, ms > 0 ? ms : 1);
     (void)never;
 }

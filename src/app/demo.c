@@ -59,8 +59,7 @@ static void move(struct demo *d, struct controller *controller, enum activity_ev
     struct moving m = {.control = {.activity = str_lit(DEMO_ACTIVITY), .event = event, .actor = str_lit("demo"), .done = moved}};
     bool started = control_start(controller, &m.control);
     check(started);
-    while (!m.done)
-        uv_run(&d->loop, UV_RUN_ONCE);
+    await_flag(&d->loop, &m.done, 0);
     check(m.control.reason == REASON_OK);
 }
 
@@ -96,8 +95,7 @@ static void run_until_drained(struct demo *d)
         handles[i]->data = d;
         uv_signal_start(handles[i], on_end, i == 0 ? SIGTERM : SIGINT);
     }
-    while (!d->drained)
-        uv_run(&d->loop, UV_RUN_ONCE);
+    await_flag(&d->loop, &d->drained, 0);
     for (size_t i = 0; i < countof(handles); i++)
         uv_close((uv_handle_t *)handles[i], NULL);
 }
@@ -141,16 +139,14 @@ static int sell_once(struct demo *d)
     bool parsed = address_parse(str_of(host), &options.address);
     check(parsed);
     struct crowd *crowd = crowd_start(&d->loop, d->ports.clock, &options, set_flag, &done);
-    while (!done)
-        uv_run(&d->loop, UV_RUN_ONCE);
+    await_flag(&d->loop, &done, 0);
     struct audit audit = {.activity = str_lit(DEMO_ACTIVITY), .patience_ms = 10000};
     audit_judge(&audit, &d->ports);
     int leave = print_once(d, crowd_result(crowd), &audit, options.users);
     audit_free(&audit);
     crowd_free(crowd);
     roles_drain(d->roles, 2000, set_flag, &drained);
-    while (!drained)
-        uv_run(&d->loop, UV_RUN_ONCE);
+    await_flag(&d->loop, &drained, 0);
     return leave;
 }
 

@@ -156,8 +156,8 @@ static void got_activities(struct explain_work *w, const struct activities_answe
         fact(w, 0, "postgresql", "unknown", "there is no activity " STR_FMT, STR_ARG(w->activity));
     else if (w->number != 0 || w->token.unit > 0)
         fact(w, 0, "postgresql", "unknown", "no activity has this id's number or unit");
-    else
-        fact(w, 0, "id", "unknown", "a %s says nothing by itself: name the activity", w->explain->kind);
+    else if (w->reservation.len == 0)
+        fact(w, 0, "id", "unknown", "this says nothing of its activity: name it");
 }
 
 /* ---- the ledger ----------------------------------------------------------------------------------------------------------------- */
@@ -491,7 +491,7 @@ static void print_table(const struct explain *e)
     printf("%s " STR_FMT "\n", e->kind ? e->kind : "what this names cannot be told:", STR_ARG(e->id));
     for (size_t i = 0; i < e->fact_count; i++) {
         const struct explain_fact *f = &e->facts[i];
-        char at[TIME_TEXT + 1] = "";
+        char at[TIME_TEXT + 1] = "now";
         if (f->at_ms != 0)
             time_write(f->at_ms, at);
         printf("  %-24.24s  %-10s  %-15.*s " STR_FMT "\n", at, f->source, STR_ARG(f->what), STR_ARG(f->detail));
@@ -530,8 +530,7 @@ int verb_explain(const struct call *c)
         call_failed(c, LEAVE_UNREACHABLE, "a part does not answer; what it knows is unknown");
     struct telling t = {.explain = {.id = str_of(c->arguments[0]), .activity = str_of(call_text(c, "activity")), .user = str_of(call_text(c, "user")), .done = told}};
     explain_start(&t.explain, &ports, ports_ident_keys(c->config));
-    while (!t.done)
-        uv_run(&loop, UV_RUN_ONCE);
+    await_flag(&loop, &t.done, 0);
     int leave = print(&t.explain, c->json);
     explain_free(&t.explain);
     ports_close(&ports);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "await.h"
 #include "check.h"
 
 struct asking {
@@ -62,8 +63,7 @@ bool http_ask(struct http_ask *a, const char *method, const char *target, struct
         a->fault = "the client is full";
         return false;
     }
-    while (!q.done)
-        uv_run(&a->loop, UV_RUN_ONCE);
+    await_flag(&a->loop, &q.done, 0);
     return a->status != 0;
 }
 

@@ -32,7 +32,7 @@ static int run_with_settings(struct call *c, struct buf *complaints)
     if (result == CONFIG_GOOD) {
         c->config = &config;
         bool talks = c->verb != VERB_serve && config.from[SETTING_log_level].origin == ORIGIN_DEFAULT;    /* to a person, not to a collector of logs */
-        log_level_set(talks ? LEVEL_WARN : config_log_level(&config));
+        log_level_set(talks ? LEVEL_ERROR : config_log_level(&config));
         leave = verb_row(c->verb)->run(c);
     } else {
         fprintf(stderr, STR_FMT "See `seckill check-config`.\n", STR_ARG(buf_str(complaints)));

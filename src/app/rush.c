@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "audit.h"
+#include "await.h"
 #include "check.h"
 #include "crowd.h"
 #include "json.h"
@@ -87,8 +88,7 @@ static int run(struct rush *r, const struct crowd_options *options)
     bool done = false;
     r->crowd = crowd_start(&r->loop, r->ports.clock, options, set_done, &done);
     check(r->crowd != NULL);
-    while (!done)
-        uv_run(&r->loop, UV_RUN_ONCE);
+    await_flag(&r->loop, &done, 0);
     r->audit = (struct audit){.activity = str_of(options->activity), .patience_ms = options->patience_ms};
     audit_judge(&r->audit, &r->ports);
     print(r);

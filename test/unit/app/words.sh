@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# words.sh SECKILL: what the program says and leaves behind when it is called wrong, and one whole sale in memory.
+set -u
+seckill=$1 bad=0
+expect() {    # expect CODE PATTERN WORD...: the exit code, and a line that matches on either output
+    code=$1 pattern=$2
+    shift 2
+    said=$("$seckill" "$@" 2>&1 </dev/null)
+    got=$?
+    if [ "$got" != "$code" ] || ! printf '%s\n' "$said" | grep -q -e "$pattern"; then
+        echo "not ok - seckill $*: exit $got (expected $code), expected a line like: $pattern"
+        printf '%s\n' "$said" | head -n 5
+        bad=1
+    else
+        echo "ok - seckill $*"
+    fi
+}
+expect 2 'Usage: seckill VERB'
+expect 2 'did you mean "serve"?' sevre
+expect 0 'Usage: seckill serve' help serve
+expect 0 'Usage: seckill serve' serve --help
+expect 2 'did you mean "audit"?' help audti
+expect 2 'did you mean --redis-url?' check-config --redis-ulr x
+expect 3 'access.threads: "900" from flag --access-threads' check-config --access-threads 900
+expect 5 'auth.mode' serve --http-listen 0.0.0.0:8480
+expect 3 'no-such-file' serve --config /no-such-file
+expect 0 'redis.url  *redis://:\*\*\*@h  *flag' check-config --redis-url redis://:geheim@h
+expect 0 '"version":' version -o json
+expect 0 'complete -o default -F _seckill' completion bash
+expect 0 '^#redis.url: ' config print
+expect 2 'do what?' activity
+expect 2 'did you mean "create"' activity craete
+expect 4 'nobody listens' activity list --admin-listen 127.0.0.1:1
+expect 4 'nobody listens' buy --http-listen 127.0.0.1:1
+expect 3 'redis.url' audit --redis-url nonsense
+expect 4 'nothing is proved' audit --redis-url unix:/nonexistent --postgres-url 'host=/nonexistent'
+expect 2 'is no id' buy --user 'a b'
+expect 0 '^[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*$' token issue --user u
+expect 0 '^{"sold":500,"oversell":0,"duplicates":0,"drift":0,.*"contradictions":0,' demo --once --users 3000 --stock 500 -o json
+expect 0 '"SOLD_OUT":' demo --once --users 300 --stock 50 -o json
+expect 0 '^{"sold":40,' demo --once --users 40 --stock 50 -o json
+exit "$bad"
