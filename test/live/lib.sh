@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
+# shellcheck disable=SC2119  # functions with optional arguments
 # lib.sh: what the live tests share. Sourced first by each; such a test is a shell script that says `ok - what` or `not ok - what`
 # for everything it has looked at, and leaves nothing behind.
 #
@@ -15,6 +16,11 @@
 #   sale VERB ARG...             the binary, against it
 #   stack VERB ARG...            tools/stack on its directory: stack down redis, stack kill broker, stack psql -Atc '...'
 #   role_pid NAME                the process of a role; role_kill NAME [SIGNAL]
+#   sale_activity ID STOCK [BUCKETS]   an open activity with SKU sku_ID
+#   buy ACTIVITY USER REQUEST [SKU]    POST /v1/reservations; the body is in $body, the HTTP status in $code
+#   field NAME                         a member of $body
+#   verdict USER RESERVATION [SECONDS] waits for it; the reservation is in $body
+#   sold ACTIVITY                      how many orders PostgreSQL holds
 #   api PATH [CURL ARG...]       asks the public listener, api_admin the other; prints the body, ends with curl's code
 #
 # SECKILL_BUILD is where the binary was built (build, where not set).
@@ -100,3 +106,35 @@ api() { curl -sS -m 30 "$SECKILL_HTTP_URL$1" "${@:2}"; }
 api_admin() { curl -sS -m 30 "$SECKILL_ADMIN_URL$1" "${@:2}"; }
 # api_code PATH [CURL ARG...]: the HTTP status alone.
 api_code() { curl -sS -m 30 -o /dev/null -w '%{http_code}' "$SECKILL_HTTP_URL$1" "${@:2}"; }
+
+sale_activity() {
+  printf '{"activity_id":"%s","starts_at":"2020-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z","buckets":%d,"skus":[{"sku_id":"sku_%s","stock":%d,"price":100,"currency":"CNY"},{"sku_id":"other_%s","stock":1,"price":100,"currency":"CNY"}]}' \
+    "$1" "${3:-1}" "$1" "$2" "$1" | sale activity create --file - >/dev/null
+  sale activity warm "$1" >/dev/null
+  sale activity open "$1" >/dev/null
+  soon 15 sale_known "$1" || { not_ok "the public API knows $1"; exit 1; }
+}
+# Every access process learns of an activity in its own time; fresh connections meet different ones.
+sale_known() {
+  local i
+  for i in {1..20}; do [[ $(api_code "/v1/activities/$1") == 200 ]] || return 1; done
+}
+body='' code=''
+buy() {
+  local answer
+  answer=$(curl -sS -m 30 -w '\n%{http_code}' -H 'Content-Type: application/json' "$SECKILL_HTTP_URL/v1/reservations" \
+    -d "{\"activity_id\":\"$1\",\"sku_id\":\"${4:-sku_$1}\",\"request_id\":\"$3\",\"user_id\":\"$2\"}") || answer=$'\n000'
+  body=${answer%$'\n'*} code=${answer##*$'\n'}
+}
+field() { python3 -c 'import json, sys; print(json.loads(sys.argv[1]).get(sys.argv[2], ""))' "$body" "$1" 2>/dev/null; }
+# Waits for the verdict of a reservation; its status goes into $body.
+verdict() {
+  local end=$(($(now_ms) + ${3:-30} * 1000))
+  while (($(now_ms) < end)); do
+    body=$(api "/v1/reservations/$2?user_id=$1&wait=2s" 2>/dev/null) || body=
+    case $(field status) in ORDERED | RELEASED) return 0 ;; esac
+    sleep 0.1
+  done
+  return 1
+}
+sold() { stack psql -Atc "select count(*) from seckill.orders where activity_id = '$1'"; }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A store that is away. Redis: refused at once, nothing is taken. PostgreSQL: QUEUED goes on and drains later. The broker: a bounded
+# attempt, QUEUED, and the janitor brings the message when it is back.
+# shellcheck source=test/live/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+sale_start SECKILL_LOG_LEVEL=info
+sale_activity down 30
+within() { (($(now_ms) - $2 <= $1)); }
+
+buy down u0 r0
+same 'all well: 202' "$code" 202
+expect 'and ORDERED' verdict u0 "$(field reservation_id)"
+
+stack down redis
+began=$(now_ms)
+buy down u1 r1
+expect 'without Redis the answer comes at once' within 1500 "$began"
+same 'it is 503' "$code" 503
+same 'DEPENDENCY_DOWN' "$(field code)" DEPENDENCY_DOWN
+same 'to be tried again' "$(field retryable)" True
+stack up redis 2>/dev/null
+again() { buy down u1 r1; [[ $code == 202 || $code == 200 ]]; }
+expect 'with Redis back the same request is taken' soon 15 again
+expect 'and ordered' verdict u1 "$(field reservation_id)"
+same 'once' "$(stack psql -Atc "select count(*) from seckill.orders where user_id = 'u1'")" 1
+
+stack down postgres
+buy down u2 r2
+same 'without PostgreSQL: 202' "$code" 202
+second=$(field reservation_id)
+for i in {1..5}; do buy down "p$i" "p$i"; done
+same 'and for others' "$code" 202
+body=$(api "/v1/reservations/$second?user_id=u2") || true
+refuse 'nobody is told that it is decided' grep -qE '"status":"(ORDERED|RELEASED)"' <<<"$body"
+stack up postgres 2>/dev/null
+expect 'with PostgreSQL back it is ordered' verdict u2 "$second" 60
+all_sold() { (($(sold down) == $1)); }
+expect 'and the others, too' soon 30 all_sold 8
+
+stack kill broker
+began=$(now_ms)
+buy down u3 r3
+expect 'without the broker the answer still comes' within 2500 "$began"
+same 'it is 202' "$code" 202
+third=$(field reservation_id)
+buy down u3 r3
+same 'the same request is the same reservation' "$(field reservation_id)" "$third"
+stack up broker 2>/dev/null
+expect 'with the broker back the janitor brings it' verdict u3 "$third" 90
+same 'as an order' "$(field status)" ORDERED
+buy down u4 r4
+same 'and new ones go as before' "$code" 202
+expect 'to an order' verdict u4 "$(field reservation_id)"
+same 'ten orders in all' "$(sold down)" 10
+expect 'the audit finds nothing' sale audit down --patience 30
+expect 'it stops in good order' sale_stop
