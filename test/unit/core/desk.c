@@ -343,6 +343,39 @@ static void a_restock_between_the_rounds_is_noticed(void **state)
     shop_close(s);
 }
 
+static struct soldout_wait waits;
+static enum reason heard;
+static void hears(struct soldout_wait *w, enum reason reason)
+{
+    (void)w;
+    heard = reason;
+    shop->done++;
+}
+
+/* Who is held hears of rounds that were both begun after he came: at some moment of his waiting nothing was left. */
+static void who_is_held_hears_of_his_own_time(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    soldout_hold(&s->desk.soldout, act(s), 0, NULL);
+    fake_pass(&s->fake, 100);    /* it is known by now */
+    assert_int_equal(says(s, "user"), REASON_SOLD_OUT);
+    size_t rounds = s->fake.calls[FAKE_STOCK] / 2;
+    waits = (struct soldout_wait){.done = hears};
+    soldout_hold(&s->desk.soldout, act(s), 0, &waits);
+    for (int i = 0; i < 60 && s->done == 0; i++)
+        fake_pass(&s->fake, 1);
+    assert_int_equal(heard, REASON_SOLD_OUT);
+    assert_int_equal(s->fake.calls[FAKE_STOCK] / 2, rounds + 2);
+    s->fake.stocks[0].moving = 1;
+    soldout_hold(&s->desk.soldout, act(s), 0, &waits);
+    fake_pass(&s->fake, 49);
+    assert_int_equal(s->done, 1);
+    fake_pass(&s->fake, 3);
+    assert_int_equal(heard, REASON_STOCK_MOVING);
+    shop_close(s);
+}
+
 static void pause_and_end_are_known_once_every_bucket_holds_them(void **state)
 {
     (void)state;
@@ -575,7 +608,8 @@ int main(void)
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
         cmocka_unit_test(an_activity_just_made_is_found),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
-        cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
+        cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time),
+        cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),
         cmocka_unit_test(other_peoples_and_made_up_names_are_refused_at_once), cmocka_unit_test(a_waiting_query_ends_when_something_happens),

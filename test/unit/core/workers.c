@@ -171,20 +171,22 @@ static void another_queue_is_read_from_its_beginning(void **state)
 static void a_new_link_is_not_believed_before_the_queue_is_known(void **state)
 {
     (void)state;
-    fake_init(&k);
-    messages(5, 0);
-    struct order_desk *d = consumer();
-    fake_pass(&k, 100);
-    assert_int_equal(k.queue_next, 5);
-    k.link++;
-    messages(3, 0);    /* everything the broker had is gone, and three other messages stand there */
-    for (size_t i = 0; i < 3; i++)
-        uniques[i][0] = 'V';
-    fake_pass(&k, 2000);
-    assert_int_equal(k.placed, 8);
-    assert_int_equal(k.queue_next, 3);
-    assert_int_equal(order_facts(d).reread, 1);
-    stop(d);
+    for (size_t others = 3; others <= 8; others += 5) {
+        fake_init(&k);
+        messages(5, 0);
+        struct order_desk *d = consumer();
+        fake_pass(&k, 100);
+        assert_int_equal(k.queue_next, 5);
+        k.link++;
+        messages(others, 0);    /* everything the broker had is gone, and fewer or more other messages stand there */
+        for (size_t i = 0; i < others; i++)
+            uniques[i][0] = 'V';
+        fake_pass(&k, 2000);
+        assert_int_equal(k.placed, 5 + others);
+        assert_int_equal(k.queue_next, others);
+        assert_int_equal(order_facts(d).reread, 1);
+        stop(d);
+    }
 }
 
 static void what_retention_took_is_gone_and_the_rest_is_read(void **state)
