@@ -6,7 +6,7 @@
 -- Promises: whoever inserts an inbox row first has decided; at most one order per unit and generation, reservation, request, user
 -- and SKU; a released unit has its next generation and its return queued in the same transaction.
 -- Look-ups per item are written as subqueries of their own (LIMIT 1, IS NULL), which the planner may not turn into a join over the whole table.
--- Locks: offsets → inbox → units → orders → outbox, each in order of its key.
+-- Locks: offsets → inbox → requests → units → orders → outbox, each in order of its key.
 CREATE OR REPLACE FUNCTION place_orders(
   p_group text, p_owner text,
   q_broker text[], q_topic text[], q_number integer[], q_from bigint[], q_to bigint[], q_identity text[],
@@ -76,6 +76,12 @@ BEGIN
   END IF;
 
   IF fresh > 0 THEN
+    -- One request is decided by one transaction at a time: else two reservations of it, one being released and one being placed at this
+    -- moment, would not see each other, and who asks by request would hear RELEASED and then ORDERED.
+    PERFORM pg_advisory_xact_lock(k.key) FROM (
+      SELECT DISTINCT request_key(i.activity, i.usr, i.request) AS key FROM unnest(i_activity, i_user, i_request, is_fresh) i(activity, usr, request, fresh)
+      WHERE i.fresh ORDER BY key) k;
+
     -- 3. the units of fresh items, locked in unit order
     WITH held AS MATERIALIZED (
       SELECT i.ordinal, t.generation, t.status = 'AVAILABLE' AS available

@@ -25,6 +25,9 @@ BEGIN
   SELECT array_agg(reservation_id) INTO fresh_id FROM fresh;
 
   IF fresh_id IS NOT NULL THEN
+    PERFORM pg_advisory_xact_lock(k.key) FROM (
+      SELECT DISTINCT request_key(x.activity_id, x.user_id, x.request_id) AS key FROM consumer_inbox x WHERE x.reservation_id = ANY (fresh_id)
+      ORDER BY key) k;
     WITH held AS MATERIALIZED (
       SELECT t.generation, x.generation AS told FROM consumer_inbox x
       JOIN inventory_token t ON t.unit = x.unit AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id

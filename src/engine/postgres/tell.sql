@@ -1,6 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What place and release have in common once a verdict is written.
 
+-- What stands for a request in the server's table of locks. Two requests with one key only wait for each other.
+CREATE OR REPLACE FUNCTION request_key(activity_id text, user_id text, request_id text) RETURNS bigint
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN hashtextextended(activity_id || '/' || user_id || '/' || request_id COLLATE "C", 0);
+
 -- units_return(ids): units of reservations that this transaction has just RELEASED leave them. The units are already locked by the caller,
 -- in unit order. A unit still AVAILABLE at the reservation's generation gets the next one and goes back; a generation above
 -- the unit's means that the ledger went back in time, and the unit jumps past it, whoever holds it.
