@@ -222,7 +222,7 @@ static void bounds(void)
 {
     head("Bounds", "spec/bound.def", "Everything has an edge, and says so when it is reached.");
     HEADER("where", "what", "bound", "when full");
-#define BOUND(where, what, bound, full) ROW(where, what, strchr(bound, '.') ? code(bound) : bound, full);
+#define BOUND(where, what, bound, full) ROW(where, what, strchr(bound, '.') && !strchr(bound, ' ') ? code(bound) : bound, full);
 #include "bound.def"
 #undef BOUND
 }

@@ -16,6 +16,56 @@ static void shown(const struct config *c, enum setting s, struct buf *text)
     config_show(c, s, text);
 }
 
+static const struct {
+    const char *where, *what, *bound, *full;
+} bounds[] = {
+#define BOUND(where, what, bound, full) {where, what, bound, full},
+#include "bound.def"
+#undef BOUND
+};
+
+/* The edge itself, or the value of the setting that moves it. */
+static void bound_text(const struct config *c, const char *bound, struct buf *text)
+{
+    enum setting s;
+    buf_reset(text);
+    if (!setting_find(str_of(bound), &s)) {
+        buf_add_str(text, str_of(bound));
+        return;
+    }
+    config_show(c, s, text);
+    buf_add_fmt(text, " %s (%s)", setting_row(s)->unit, bound);
+}
+
+static void print_bounds(const struct config *c)
+{
+    char memory[256];
+    struct buf text = buf_fixed(memory, sizeof memory);
+    puts("\nbounds");
+    for (size_t i = 0; i < countof(bounds); i++) {
+        bound_text(c, bounds[i].bound, &text);
+        printf("%-9s %-46s %-40.*s %s\n", bounds[i].where, bounds[i].what, STR_ARG(buf_str(&text)), bounds[i].full);
+    }
+}
+
+static void write_bounds(const struct config *c, struct buf *out)
+{
+    char memory[256];
+    struct buf text = buf_fixed(memory, sizeof memory);
+    json_key(out, "bounds");
+    json_open_array(out);
+    for (size_t i = 0; i < countof(bounds); i++) {
+        bound_text(c, bounds[i].bound, &text);
+        json_open(out);
+        json_member_text(out, "where", bounds[i].where);
+        json_member_text(out, "what", bounds[i].what);
+        json_member_str(out, "bound", buf_str(&text));
+        json_member_text(out, "when_full", bounds[i].full);
+        json_close(out);
+    }
+    json_close_array(out);
+}
+
 static void print_table(const struct config *c)
 {
     struct buf text = buf_growing(32 * 1024);
@@ -24,6 +74,7 @@ static void print_table(const struct config *c)
         printf("%-24s %-40.*s %s\n", setting_row((enum setting)s)->key, STR_ARG(buf_str(&text)), c->from[s].where);
     }
     buf_free(&text);
+    print_bounds(c);
 }
 
 static void print_json(const struct config *c)
@@ -41,6 +92,7 @@ static void print_json(const struct config *c)
         json_close(&out);
     }
     json_close(&out);
+    write_bounds(c, &out);
     json_close(&out);
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
