@@ -1011,6 +1011,25 @@ static void turns_come_as_told(void **state)
     assert_int_equal(due(0, 64).waiting, 0);
 }
 
+/* Another reservation of the same user brings his turn nearer, never farther. */
+static void a_turn_is_not_put_off(void **state)
+{
+    (void)state;
+    open_sale(5);
+    struct took first = take(0, "u1", 0, "r1", 1);
+    pass_ms(600);
+    assert_int_equal(take(0, "u1", 1, "r2", 2).reason, REASON_QUEUED);
+    for (;;) {
+        struct turn t = due(0, 64);
+        if (t.count > 0) {
+            assert_int_equal(t.count, 2);    /* both of them */
+            break;
+        }
+        assert_true(t.now_ms < first.answer.now_ms + 1100);
+        pass_ms(20);
+    }
+}
+
 static void turns_are_bounded(void **state)
 {
     (void)state;
@@ -1221,6 +1240,7 @@ int main(void)
         cmocka_unit_test(the_sequence_grows),
         cmocka_unit_test(install_pushes_higher_versions_only),
         cmocka_unit_test(turns_come_as_told),
+        cmocka_unit_test(a_turn_is_not_put_off),
         cmocka_unit_test(turns_are_bounded),
         cmocka_unit_test(holdings_name_every_unit),
         cmocka_unit_test(deadlines),
