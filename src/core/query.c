@@ -137,6 +137,9 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
 {
     struct query *q = container_of(v, struct query, verdict);
     bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
+    /* The store keeps every ORDERED entry (of RELEASED ones the last few): it has forgotten, and may have forgotten more. */
+    if (reason == REASON_OK && v->decided && v->entry.state == RESERVATION_ORDERED && !q->known)
+        desk_doubt(q->desk);
     if (reason == REASON_OK && v->what.user.len > 0 && !str_eq(v->what.user, q->user))
         finish(q, REASON_NOT_FOUND);
     else if (reason == REASON_OK && v->decided)
@@ -178,9 +181,11 @@ static void ask_ledger(struct query *q, enum look_by by, struct str id)
     verdict_start(&q->desk->office, &q->verdict);
 }
 
+/* That the store does not know a name is no sign of trouble: anybody may ask for what never was. */
 static void fall_back(struct query *q)
 {
-    desk_doubt(q->desk);
+    if (q->store_failed)
+        desk_doubt(q->desk);
     ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id);
 }
 

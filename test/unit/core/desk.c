@@ -520,6 +520,11 @@ static void nobody_knows_it_yet(void **state)
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);
     query_of(s, &q, QUERY_REQUEST);
     assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
+    assert_false(desk_in_doubt(&s->desk));    /* anybody may ask for what never was */
+    decided(s, REASON_ORDERED);
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_ORDERED);
+    assert_true(desk_in_doubt(&s->desk));     /* but an order that the store does not know is one that it has forgotten */
     shop_close(s);
 }
 
