@@ -11,6 +11,7 @@
 #include "metric.h"
 #include "problem.h"
 #include "public_body.h"
+#include "qualification.h"
 #include "request.h"
 
 extern const unsigned char openapi[];
@@ -252,6 +253,22 @@ static bool key_fits(const struct http_request *r, struct str request)
     return !key.ptr || (str_eq(key, request) && header_once(r, str_lit("idempotency-key")));
 }
 
+/* The nonce of the token, if one came; one that we issued but is past its time may still find what its user has. */
+static bool qualify(struct call *c)
+{
+    struct str token = http_header(c->x->request, str_lit("seckill-qualification"));
+    struct qualification q;
+    if (!token.ptr)
+        return true;    /* core knows whether the activity demands one */
+    if (!header_once(c->x->request, str_lit("seckill-qualification")) || !qualification_read(c->api->options.config->qualification_keys, token, &c->x->arena, &q))
+        return false;
+    if (!str_eq(q.activity, c->take.activity) || !str_eq(q.sku, c->take.sku) || !str_eq(q.user, c->take.user))
+        return false;
+    c->take.nonce = q.nonce;
+    c->take.replay_only = q.expires_s * 1000 < clock_now_ms(c->api->clock);
+    return true;
+}
+
 static void route_RESERVE(struct call *c, struct str id)
 {
     const struct http_request *r = c->x->request;
@@ -279,6 +296,10 @@ static void route_RESERVE(struct call *c, struct str id)
     c->take.user = user;
     c->take.trace = trace_of(r);
     c->take.done = took;
+    if (!qualify(c)) {
+        refuse(c, REASON_QUALIFICATION_INVALID, "the token was not issued by us, or not for this user, activity and item");
+        return;
+    }
     if (reservation_take(c->api->desk, &c->take)) {
         answer_take(c);
         return;
