@@ -281,8 +281,11 @@ static bool read_field(struct http_parser *p, struct str line, char *data)
         return false;
     p->request.headers[p->request.header_count++] = h;
     for (size_t i = 0; i < countof(ours); i++)
-        if (h.name.len == ours[i].name.len && str_eq_nocase(h.name, ours[i].name))
+        if (h.name.len == ours[i].name.len && str_eq_nocase(h.name, ours[i].name)) {
+            if (ours[i].framing && find(line, '\t') < line.len)    /* allowed as white space, but others read "chunked<tab>" as no coding they know */
+                return refuse(p, 400, "a tab in a header that frames the message");
             return ours[i].take(p, h.value);
+        }
     return true;
 }
 
