@@ -47,6 +47,7 @@ struct redis_link {
     unsigned handles;                /* not yet closed */
     redisReader *reader;
     uint64_t heard_us;
+    uint64_t refused_us;             /* when an error reply was last logged */
     uint32_t retry_ms;
     uint64_t dice;
     bool was_up;
@@ -268,6 +269,18 @@ static bool own_answered(struct redis_link *l, struct redis_command *c, const re
     return good;
 }
 
+/* One line a second: a server that refuses refuses everything. All are counted by whoever asked. */
+static void log_refusal(struct redis_link *l, const struct redis_command *c, enum reason reason, struct str message)
+{
+    if (l->refused_us != 0 && l->heard_us - l->refused_us < 1000000)
+        return;
+    l->refused_us = l->heard_us;
+    struct log_line line = log_event(reason == REASON_ENGINE_FAULT ? LEVEL_ERROR : LEVEL_WARN, "redis_refused");
+    log_text(&line, "script", redis_script_name(c->script));
+    log_str(&line, "error", message);
+    log_end(&line);
+}
+
 /* False: the link is no more. */
 static bool answered(struct redis_link *l, const redisReply *reply)
 {
@@ -288,12 +301,8 @@ static bool answered(struct redis_link *l, const redisReply *reply)
         reason = redis_reply_error(message, &noscript);
         if (noscript && repeat(l, c))
             return true;
-        if (!noscript) {
-            struct log_line line = log_event(reason == REASON_ENGINE_FAULT ? LEVEL_ERROR : LEVEL_WARN, "redis_refused");
-            log_text(&line, "script", redis_script_name(c->script));
-            log_str(&line, "error", message);
-            log_end(&line);
-        }
+        if (!noscript)
+            log_refusal(l, c, reason, message);
     }
     if (!c->owner)
         metric_one(METRIC_LATE_ANSWERS);
