@@ -15,7 +15,7 @@
 #define TEXT_MAX 512
 #define FOLLOWERS_MAX 32      /* seats that follow: each call is held by the server until something changes */
 #define ANSWER_MS 15000
-#define AGAIN_FIRST_MS 20
+#define AGAIN_FIRST_MS 20u
 #define AGAIN_MOST_MS 500
 #define PROGRESS_MS 250
 

@@ -65,6 +65,7 @@ int64_t call_number(const struct call *c, const char *name)
 
 bool call_switch(const struct call *c, const char *name) { return strcmp(call_text(c, name), "true") == 0; }
 
+static void say(const struct call *c, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 static void say(const struct call *c, const char *format, va_list args)
 {
     fprintf(stderr, "seckill %s: ", verbs[c->verb].name);
@@ -88,5 +89,5 @@ int call_failed(const struct call *c, enum leave leave, const char *format, ...)
     va_start(args, format);
     say(c, format, args);
     va_end(args);
-    return leave;
+    return (int)leave;
 }
