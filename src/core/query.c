@@ -115,6 +115,8 @@ static void show_verdict(struct query *q)
     const struct query_options *o = &q->desk->options.query;
     /* Not told to the store, and so young that another reader would still believe the store: not shown yet. */
     int64_t age = clock_now_ms(q->desk->clock) - v->entry.created_ms;
+    if (!v->told)
+        desk_doubt(q->desk);
     if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
         struct entry e = v->entry;
         e.state = RESERVATION_RECONCILING;
@@ -144,7 +146,7 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
         finish(q, REASON_NOT_FOUND);
     else if (reason == REASON_OK && v->decided)
         show_verdict(q);
-    else if (q->known)
+    else if (q->known && (asked || !desk_in_doubt(q->desk)))
         show_store(q, !asked);
     else if (!asked || q->store_failed)
         conclude(q, REASON_DEPENDENCY_DOWN);

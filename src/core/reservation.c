@@ -67,16 +67,26 @@ static enum reason verdict_reason(struct take *t)
     return t->entry.state == RESERVATION_ORDERED ? REASON_ORDERED : REASON_RELEASED;
 }
 
+/* Shown only once the store holds it, or when it is so old that every other reader asks the ledger too. What cannot be confirmed is said as
+ * unknown; where answers have come from the ledger lately, without a state at all, for the buyer may have seen a later one. */
 static void confirmed(struct verdict_ask *v, enum reason reason)
 {
     struct take *t = container_of(v, struct take, verdict);
+    struct desk *d = t->desk;
+    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
     if (reason == REASON_OK && v->decided) {
-        finish(t, verdict_reason(t));
-        return;
+        bool old = clock_now_ms(d->clock) - v->entry.created_ms >= (int64_t)d->options.query.doubt_ms + 1000;
+        if (!v->told)
+            desk_doubt(d);
+        if (v->told || old) {
+            finish(t, verdict_reason(t));
+            return;
+        }
+        t->entry.state = RESERVATION_RECONCILING;
     }
-    if (reason != REASON_OK && reason != REASON_NOT_FOUND)
-        t->entry.state = RESERVATION_RECONCILING;    /* said as unknown */
-    finish(t, REASON_QUEUED);
+    if (!asked)
+        t->entry.state = RESERVATION_RECONCILING;
+    finish(t, !asked && desk_in_doubt(d) ? REASON_UNCERTAIN : REASON_QUEUED);
 }
 
 static void ask_ledger(struct take *t, void (*done)(struct verdict_ask *, enum reason))

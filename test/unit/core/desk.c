@@ -220,6 +220,8 @@ static void an_old_undecided_answer_is_confirmed(void **state)
     s->fake.inject = REASON_TIMED_OUT;
     assert_int_equal(take_now(s, &t), REASON_QUEUED);
     assert_int_equal(t.entry.state, RESERVATION_RECONCILING);    /* said as unknown */
+    desk_doubt(&s->desk);
+    assert_int_equal(take_now(s, &t), REASON_UNCERTAIN);         /* and he may have seen a later state */
     shop_close(s);
 }
 
@@ -476,6 +478,8 @@ static void an_old_one_is_not_and_the_store_hears_first(void **state)
     s->fake.ledger_look = REASON_DEPENDENCY_DOWN;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);    /* said as unknown */
+    desk_doubt(&s->desk);
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_DEPENDENCY_DOWN);    /* he may have seen a later state */
     shop_close(s);
 }
 
