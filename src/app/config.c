@@ -294,9 +294,14 @@ static bool unsafe(struct loading *l)
 {
     const struct config *c = l->config;
     bool found = false;
-    if (c->auth_mode == AUTH_NONE && (!loopback(c->http_listen) || !loopback(c->admin_listen))) {
-        buf_add_fmt(l->complaints, "auth.mode: \"none\" from %s lets anybody be anybody: it is refused unless http.listen and admin.listen are loopback addresses\n",
+    if (c->auth_mode == AUTH_NONE && !loopback(c->http_listen)) {
+        buf_add_fmt(l->complaints, "auth.mode: \"none\" from %s lets anybody be anybody: it is refused unless http.listen is a loopback address\n",
                     c->from[SETTING_auth_mode].where);
+        found = true;
+    }
+    if (!loopback(c->admin_listen)) {
+        buf_add_fmt(l->complaints, "admin.listen: \"%s\" from %s: whoever reaches the admin API may do everything: it is refused unless it is a loopback address\n",
+                    c->admin_listen, c->from[SETTING_admin_listen].where);
         found = true;
     }
     if (c->auth_mode == AUTH_JWT && config_development_keys(c)) {

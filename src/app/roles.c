@@ -155,7 +155,7 @@ static bool open_admin(struct roles *r, struct buf *complaint)
     const char *address = full ? c->admin_listen : c->health_listen;
     struct admin_options o = {.full = full, .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
     int error = -EINVAL;
-    health_start(&r->health, r->options.ports, needed_parts(r->options.which), has_begun, r);
+    health_start(&r->health, r->options.ports, needed_parts(roles_of(c)), has_begun, r);    /* of the whole process: access may run on other loops */
     r->has_health = true;
     if (address_parse(str_of(address), &o.listen))
         r->admin = admin_api_open(&o, &error);
