@@ -118,12 +118,10 @@ static void show_verdict(struct query *q)
     if (!v->told)
         desk_doubt(q->desk);
     if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
-        struct entry e = v->entry;
-        e.state = RESERVATION_RECONCILING;
-        e.why = REASON_OK;
-        e.superseded_by = (struct str){0};
-        show(q, &e, v->what.activity);
-        conclude(q, REASON_OK);
+        if (q->known)
+            show_store(q, false);
+        else
+            conclude(q, REASON_DEPENDENCY_DOWN);    /* no state at all: he may have seen the verdict already */
         return;
     }
     show(q, &v->entry, v->what.activity);

@@ -82,7 +82,6 @@ static void confirmed(struct verdict_ask *v, enum reason reason)
             finish(t, verdict_reason(t));
             return;
         }
-        t->entry.state = RESERVATION_RECONCILING;
     }
     if (!asked)
         t->entry.state = RESERVATION_RECONCILING;
