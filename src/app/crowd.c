@@ -46,7 +46,7 @@ struct crowd {
     uint32_t *latencies, *queued_latencies;
     size_t latency_count, latency_cap, queued_latency_count, queued_latency_cap;
     uint32_t next_user, seated;
-    uint64_t began_us, answered_us, until_us;
+    uint64_t began_us, answered_us, until_us, heard_us;    /* heard: when the last answer came */
     bool following, told, terminal;
     struct alarm progress;
     void (*done)(void *);
@@ -213,9 +213,19 @@ static void ask(struct seat *s)
     check(sent);
 }
 
+/* Nobody has answered anybody for as long as one would wait: those who have not asked yet need not. */
+static void give_up_on_silence(struct crowd *c)
+{
+    if (clock_mono_us(c->clock) - c->heard_us <= (uint64_t)c->options.patience_ms * 1000)
+        return;
+    c->result.unanswered += c->options.users - c->next_user;
+    c->next_user = c->options.users;
+}
+
 static void sit_down(struct seat *s)
 {
     struct crowd *c = s->crowd;
+    give_up_on_silence(c);
     if (c->next_user == c->options.users) {
         s->taken = false;
         if (--c->seated == 0)
@@ -326,7 +336,8 @@ static void answered(struct http_call *call, enum http_outcome outcome, const st
         c->result.lost++;
         return ask_again(s);
     }
-    uint64_t us = clock_mono_us(c->clock) - s->sent_us;
+    c->heard_us = clock_mono_us(c->clock);
+    uint64_t us = c->heard_us - s->sent_us;
     c->result.requests++;
     note_latency(&c->latencies, &c->latency_count, &c->latency_cap, us);
     json_t *json = json_loadb(reply->body.ptr ? reply->body.ptr : "", reply->body.len, 0, NULL);
@@ -349,6 +360,7 @@ struct crowd *crowd_start(uv_loop_t *loop, struct clock *clock, const struct cro
     *c = (struct crowd){.options = *options, .clock = clock, .client = http_client_open(loop, &config), .seats = seats, .done = done, .arg = arg,
                         .began_us = clock_mono_us(clock), .progress = {.waiter = {.wake = ring_progress}}};
     check(c->client != NULL);
+    c->heard_us = c->began_us;
     c->seated = options->connections;
     c->terminal = options->progress && isatty(fileno(options->progress));
     clock_set_in(clock, &c->progress, PROGRESS_MS * 1000);

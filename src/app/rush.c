@@ -8,6 +8,7 @@
 #include "await.h"
 #include "check.h"
 #include "crowd.h"
+#include "http_ask.h"
 #include "json.h"
 #include "rush.h"
 #include "verb.h"
@@ -100,6 +101,24 @@ static int run(struct rush *r, const struct crowd_options *options)
     return leave;
 }
 
+/* Whether there is somebody to ask, and something to ask for: LEAVE_DONE. */
+static int ask_first(const struct call *c)
+{
+    struct http_ask ask;
+    char target[128];
+    snprintf(target, sizeof target, "/v1/activities/%s", call_text(c, "activity"));
+    if (!http_ask_open(&ask, c->config->http_listen))
+        return call_failed(c, LEAVE_CONFIG, "http.listen: cannot be called");
+    int leave = LEAVE_DONE;
+    if (!http_ask(&ask, "GET", target, (struct str){0}, 5000))
+        leave = call_failed(c, LEAVE_UNREACHABLE, "the public API at %s: %s", c->config->http_listen, ask.fault);
+    else if (ask.status != 200)
+        leave = call_failed(c, ask.status == 503 ? LEAVE_UNREACHABLE : LEAVE_FAILED, "%s: %s %s", call_text(c, "activity"), http_ask_text(&ask, "code"),
+                            http_ask_text(&ask, "detail"));
+    http_ask_close(&ask);
+    return leave;
+}
+
 int verb_rush(const struct call *c)
 {
     static struct rush r;
@@ -110,8 +129,11 @@ int verb_rush(const struct call *c)
         .patience_ms = (uint32_t)call_number(c, "patience") * 1000, .progress = isatty(STDERR_FILENO) || !c->json ? stderr : NULL};
     if (!str_is_id(str_of(options.activity)) || !str_is_id(str_of(options.sku)) || (call_text(c, "prefix")[0] && !str_is_id(str_of(call_text(c, "prefix")))))
         return call_misused(c, "ids are 1 to 64 of A-Z a-z 0-9 _ -");
-    if (!address_parse(str_of(options.host), &options.address))
-        return call_failed(c, LEAVE_CONFIG, "http.listen: cannot be called");
+    int leave = ask_first(c);
+    if (leave != LEAVE_DONE)
+        return leave;
+    bool parsed = address_parse(str_of(options.host), &options.address);
+    check(parsed);
     r.call = c;
     uv_loop_init(&r.loop);
     if (!ports_open(&r.ports, &r.loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
@@ -122,7 +144,7 @@ int verb_rush(const struct call *c)
         snprintf(prefix, sizeof prefix, "%s", call_text(c, "prefix"));
     else
         snprintf(prefix, sizeof prefix, "r%08llx", (unsigned long long)random_next(r.ports.random) & 0xffffffff);
-    int leave = ports_ready(&r.ports, 5000) ? run(&r, &options) : call_failed(c, LEAVE_UNREACHABLE, "PostgreSQL or Redis does not answer: nothing could be proved");
+    leave = ports_ready(&r.ports, 5000) ? run(&r, &options) : call_failed(c, LEAVE_UNREACHABLE, "PostgreSQL or Redis does not answer: nothing could be proved");
     ports_close(&r.ports);
     ports_loop_end(&r.loop);
     return leave;

@@ -33,6 +33,7 @@ expect 2 'do what?' activity
 expect 2 'did you mean "create"' activity craete
 expect 4 'nobody listens' activity list --admin-listen 127.0.0.1:1
 expect 4 'nobody listens' buy --http-listen 127.0.0.1:1
+expect 4 'nobody listens' rush --http-listen 127.0.0.1:1
 expect 3 'redis.url' audit --redis-url nonsense
 expect 4 'nothing is proved' audit --redis-url unix:/nonexistent --postgres-url 'host=/nonexistent'
 expect 2 'is no id' buy --user 'a b'
