@@ -343,7 +343,7 @@ CREATE TABLE review (
   CHECK ((status = 'RESOLVED') = (decision IS NOT NULL AND resolved_at IS NOT NULL)),
   CHECK (kind <> 'RESERVATION' OR reservation_id IS NOT NULL)
 );
-CREATE INDEX review_reservation ON review (reservation_id) WHERE status = 'OPEN';
+CREATE INDEX review_reservation ON review (reservation_id);
 CREATE INDEX review_request ON review (activity_id, user_id, request_id) WHERE status = 'OPEN';
 
 CREATE TABLE audit_log (
