@@ -70,7 +70,7 @@ static void thread_run(void *arg)
 }
 
 /* False, and why: nothing of the thread is left. */
-static bool thread_open(struct serving *s, struct access_thread *t, bool shares_port, struct buf *complaint)
+static bool thread_open(struct serving *s, struct access_thread *t, struct buf *complaint)
 {
     const struct config *config = s->call->config;
     t->serving = s;
@@ -78,7 +78,7 @@ static bool thread_open(struct serving *s, struct access_thread *t, bool shares_
     uv_async_init(&t->loop, &t->stop, thread_told);
     bool open = ports_open(&t->ports, &t->loop, config, roles_parts(ROLE_ACCESS), complaint);
     if (open)
-        t->roles = roles_open(&(struct roles_options){.config = config, .ports = &t->ports, .which = ROLE_ACCESS, .shares_port = shares_port}, complaint);
+        t->roles = roles_open(&(struct roles_options){.config = config, .ports = &t->ports, .which = ROLE_ACCESS, .shares_port = true}, complaint);
     if (t->roles)
         return true;
     uv_close((uv_handle_t *)&t->stop, NULL);
@@ -94,7 +94,7 @@ static bool open_threads(struct serving *s, struct buf *complaint)
     s->threads = calloc(wanted > 0 ? wanted : 1, sizeof *s->threads);
     check(s->threads != NULL && wanted <= THREADS_MAX);
     for (; s->thread_count < wanted; s->thread_count++)
-        if (!thread_open(s, &s->threads[s->thread_count], wanted > 1, complaint))
+        if (!thread_open(s, &s->threads[s->thread_count], complaint))
             return false;
     return true;
 }
