@@ -2,10 +2,13 @@
 """The road on real servers: one sale, many stories (road_*.py). Which of them: their words on the command line, else all."""
 import sys
 
+sys.dont_write_bytecode = True    # the checkout stays clean
+
 import road_buy
+import road_http
 from sale import Sale, tell
 
-CHAPTERS = [road_buy]
+CHAPTERS = [road_buy, road_http]
 
 if __name__ == "__main__":
     stories = [story for chapter in CHAPTERS for story in chapter.STORIES]
