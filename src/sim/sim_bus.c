@@ -94,11 +94,12 @@ void sim_bus_lose(struct sim_queue *q, int64_t max)
 
 static struct sim_bus_world *world_of(struct sim_call *c) { return ((struct sim_bus *)c->port)->world; }
 
-static struct sim_call *call_new(struct bus *bus, struct waiter *w, bool (*act)(struct sim_call *), const void *ask, size_t n)
+static struct sim_call *call_named(struct bus *bus, struct waiter *w, const char *name, bool (*act)(struct sim_call *), const void *ask, size_t n)
 {
     struct sim_bus *b = container_of(bus, struct sim_bus, bus);
-    return sim_call_new(&b->calls, w, b, act, ask, n);
+    return sim_call_new(&b->calls, w, b, name, act, ask, n);
 }
+#define call_new(port, waiter, act, ...) call_named((port), (waiter), &#act[sizeof "act_" - 1], (act), __VA_ARGS__)
 
 static bool away(struct sim_call *c) { return world_of(c)->away && sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL); }
 
@@ -174,7 +175,8 @@ static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m
     struct sim_queue *q = &t->queues[m->spread % (uint64_t)t->count];
     struct sim_message kept = {.unique = fresh_unique(w), .key = sim_text(&w->ground, m->key), .body = sim_text(&w->ground, m->body),
                                .trace = sim_text(&w->ground, m->trace), .stored_ms = now_ms};
-    int64_t second_ms = m->deliver_ms / 1000 * 1000;    /* as RocketMQ: a timer may ring up to a second early */
+    bool held = w->hold_permille > 0 && random_below(w->chance, 1000) < w->hold_permille;
+    int64_t second_ms = held ? now_ms + w->hold_ms : m->deliver_ms / 1000 * 1000;    /* as RocketMQ: a timer may ring up to a second early */
     if (second_ms <= now_ms) {
         store(q, kept);
         return REASON_OK;
@@ -184,6 +186,15 @@ static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m
     heap_put(&w->timers, timer, &timer->place, (uint64_t)second_ms);
     set_alarm(w);
     return REASON_OK;
+}
+
+void sim_bus_again(struct sim_bus_world *w, struct sim_queue *q, int64_t offset)
+{
+    check(offset >= q->min && offset < (int64_t)q->count);
+    struct sim_message copy = q->messages[offset];
+    copy.unique = fresh_unique(w);
+    copy.stored_ms = clock_now_ms(w->clock);
+    store(q, copy);
 }
 
 static bool act_send(struct sim_call *c)

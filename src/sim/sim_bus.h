@@ -33,6 +33,9 @@ struct sim_bus_world {
     struct alarm alarm;
     uint64_t sent, breaks;
     bool away;
+    uint16_t hold_permille;          /* of the messages stored: held back for hold_ms before they can be read (needs chance) */
+    uint32_t hold_ms;
+    struct random *chance;
     struct sim_ground ground;
 };
 /* The clock is the broker's own; it must live as long as the world. */
@@ -45,6 +48,8 @@ struct sim_queue *sim_bus_queue(struct sim_bus_world *w, struct str topic, int32
 void sim_bus_break(struct sim_bus_world *w);                      /* every connection is made anew: links grow */
 void sim_bus_forget(struct sim_queue *q, int64_t min);            /* retention: what lies before is gone */
 void sim_bus_lose(struct sim_queue *q, int64_t max);              /* the tail is gone, and its offsets will be given again */
+
+void sim_bus_again(struct sim_bus_world *w, struct sim_queue *q, int64_t offset);    /* the same message once more, at the end, as a new copy */
 
 struct sim_bus {
     struct bus bus;                  /* the port */

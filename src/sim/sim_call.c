@@ -76,12 +76,20 @@ static void go_on(struct sim_call *call)
         clock_set(call->of->clock, &call->alarm, next);
 }
 
+static void see(struct sim_call *call, enum sim_moment moment, enum reason reason, const void *result)
+{
+    struct sim_witness *w = call->of->witness;
+    if (w)
+        w->see(w, call, moment, reason, result);
+}
+
 static void act(struct sim_call *call, uint64_t now_us)
 {
     struct sim_calls *c = call->of;
     call->act_us = SIM_NEVER;
     if (!call->act(call))
         return;
+    see(call, SIM_DONE, call->reason, call->result);
     if (!call->answer_lost)
         call->answer_us = now_us + c->weather.answer_us + drawn(c, c->weather.jitter_us);
     if (call->link_cut)
@@ -97,9 +105,18 @@ static void act_again(struct sim_call *call)
         return;    /* the first one still waits for something; the second would wait for the same */
     call->hold_us = 0;
     call->act(call);
+    see(call, SIM_DONE_AGAIN, call->reason, call->result);
     call->reason = reason;
     call->result = result;
     call->act_us = SIM_NEVER;
+}
+
+static void wake(struct sim_call *call, enum reason reason, const void *result)
+{
+    if (!call->slot.waiter)
+        return;
+    see(call, SIM_HEARD, reason, result);
+    slot_wake(&call->slot, reason, result);
 }
 
 static void ring(struct waiter *w, enum reason reason, const void *result)
@@ -112,19 +129,19 @@ static void ring(struct waiter *w, enum reason reason, const void *result)
     else if (call->again_us <= now_us)
         act_again(call);
     if (call->answer_us <= now_us)
-        call->answer_us = SIM_NEVER, slot_wake(&call->slot, call->reason, call->result);
+        call->answer_us = SIM_NEVER, wake(call, call->reason, call->result);
     else if (call->deadline_us <= now_us)
-        call->deadline_us = SIM_NEVER, slot_wake(&call->slot, REASON_TIMED_OUT, NULL);
+        call->deadline_us = SIM_NEVER, wake(call, REASON_TIMED_OUT, NULL);
     go_on(call);
 }
 
-struct sim_call *sim_call_new(struct sim_calls *c, struct waiter *w, void *port, bool (*does)(struct sim_call *), const void *ask, size_t n)
+struct sim_call *sim_call_new(struct sim_calls *c, struct waiter *w, void *port, const char *name, bool (*does)(struct sim_call *), const void *ask, size_t n)
 {
     struct link *idle = list_take(&c->idle);
     struct sim_call *call = idle ? list_entry(idle, struct sim_call, link) : calloc(1, sizeof *call);
     check(call != NULL);
     struct sim_ground ground = call->ground;
-    *call = (struct sim_call){.of = c, .port = port, .act = does, .ground = ground, .alarm.waiter.wake = ring,
+    *call = (struct sim_call){.of = c, .name = name, .port = port, .act = does, .ground = ground, .alarm.waiter.wake = ring,
                               .act_us = SIM_NEVER, .again_us = SIM_NEVER, .answer_us = SIM_NEVER, .deadline_us = SIM_NEVER};
     list_init(&call->held);
     list_append(&c->flying, &call->link);
@@ -161,6 +178,7 @@ void sim_call_go(struct sim_call *call, uint32_t extra_ms)
         call->answer_lost = befalls(c, SIM_FAULT_ANSWER_LOST);
         call->link_cut = befalls(c, SIM_FAULT_LINK_CUT);
     }
+    see(call, SIM_ASKED, REASON_OK, NULL);
     go_on(call);
 }
 
@@ -175,4 +193,25 @@ void sim_call_again(struct sim_call *c)
 {
     c->act_us = clock_mono_us(c->of->clock);
     go_on(c);
+}
+
+void sim_calls_cut(struct sim_calls *c, uint16_t lost_permille)
+{
+    for (struct link *at = c->flying.next, *next; at != &c->flying; at = next) {
+        struct sim_call *call = list_entry(at, struct sim_call, link);
+        next = at->next;
+        bool held = !list_empty(&call->held), lost = lost_permille > 0 && random_below(c->weather.random, 1000) < lost_permille;
+        if (call->act_us == SIM_NEVER || held) {
+            call->reason = REASON_LINK_LOST;
+            call->result = NULL;
+            call->again_us = SIM_NEVER;
+            if (held || call->answer_us != SIM_NEVER)
+                call->answer_us = clock_mono_us(c->clock);
+            list_remove(&call->held);
+            call->act_us = SIM_NEVER;
+        } else if (lost) {
+            call->act_us = call->again_us = SIM_NEVER;
+        }
+        go_on(call);
+    }
 }

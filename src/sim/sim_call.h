@@ -26,6 +26,13 @@ struct sim_weather {
     struct random *random;               /* needed where jitter or any permille is not 0 */
 };
 
+/* Whoever wants to see each call pass: a trace, a judge, a killer. It is told after the fact and must not end calls or handles from within. */
+struct sim_call;
+enum sim_moment { SIM_ASKED, SIM_DONE, SIM_DONE_AGAIN, SIM_HEARD };    /* HEARD comes before its waiter is woken */
+struct sim_witness {
+    void (*see)(struct sim_witness *, const struct sim_call *, enum sim_moment, enum reason, const void *result);
+};
+
 #define SIM_CALLS_MAX 65536    /* in flight on one handle; what comes on top is OVERLOADED and not done */
 
 struct sim_calls {             /* of one handle */
@@ -35,16 +42,21 @@ struct sim_calls {             /* of one handle */
     struct link flying, idle;
     size_t count;
     uint64_t faults[SIM_FAULT_COUNT];
+    struct sim_witness *witness;    /* NULL: nobody looks */
 };
 void sim_calls_init(struct sim_calls *c, struct clock *clock, uint32_t budget_ms);
 /* Forgets every call: their waiters are not woken. Not from within a wake. */
 void sim_calls_end(struct sim_calls *c);
+/* Every connection breaks: what was done but has not answered yet answers LINK_LOST; what is still on its way there arrives, or does not
+ * (so many of a thousand). Not from within a wake. */
+void sim_calls_cut(struct sim_calls *c, uint16_t lost_permille);
 
 struct sim_call {
     struct slot slot;
     struct alarm alarm;
     struct link link;
     struct sim_calls *of;
+    const char *name;            /* what is asked: "reserve", "place", ... */
     void *port;
     /* Does what was asked, at its time, and says so with sim_call_answer: true. False: not yet; it has set act_us to when to try again. */
     bool (*act)(struct sim_call *);
@@ -60,7 +72,7 @@ struct sim_call {
 #define SIM_NEVER UINT64_MAX
 
 /* A call begins; `ask` is copied flat, and the engine replaces every pointer in it by a copy in call->ground before it lets it go. */
-struct sim_call *sim_call_new(struct sim_calls *c, struct waiter *w, void *port, bool (*act)(struct sim_call *), const void *ask, size_t n);
+struct sim_call *sim_call_new(struct sim_calls *c, struct waiter *w, void *port, const char *name, bool (*act)(struct sim_call *), const void *ask, size_t n);
 void *sim_call_copy(struct sim_call *c, const void *items, size_t bytes);
 static inline void sim_call_text(struct sim_call *c, struct str *s) { *s = sim_text(&c->ground, *s); }
 void sim_call_go(struct sim_call *c, uint32_t extra_ms);    /* extra_ms: on top of the default budget */

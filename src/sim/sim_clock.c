@@ -64,3 +64,16 @@ bool sim_clock_run(struct sim_clock *c, bool (*done)(void *), void *arg, uint64_
 }
 
 void sim_clock_jump(struct sim_clock *c, int64_t by_ms) { c->wall_ms += by_ms; }
+
+/* ---- a watch ---- */
+
+static struct sim_watch *worn(struct clock *c) { return container_of(c, struct sim_watch, clock); }
+
+static int64_t watch_now_ms(struct clock *c) { return now_ms(&worn(c)->of->clock) + worn(c)->ahead_ms; }
+static uint64_t watch_mono_us(struct clock *c) { return worn(c)->of->mono_us; }
+static void watch_set(struct clock *c, struct alarm *a, uint64_t due_us) { set(&worn(c)->of->clock, a, due_us); }
+static void watch_unset(struct clock *c, struct alarm *a) { unset(&worn(c)->of->clock, a); }
+
+static const struct clock_ops watch_ops = {.name = "watch", .now_ms = watch_now_ms, .mono_us = watch_mono_us, .set = watch_set, .unset = watch_unset};
+
+void sim_watch_init(struct sim_watch *w, struct sim_clock *of) { *w = (struct sim_watch){.clock = {&watch_ops}, .of = of}; }

@@ -25,5 +25,12 @@ bool sim_clock_step(struct sim_clock *c);
 void sim_clock_run_until(struct sim_clock *c, uint64_t mono_us);
 /* Steps until done(arg) holds; false when `budget_us` have passed, or nothing is left to happen. The time then stands at the end of the budget. */
 bool sim_clock_run(struct sim_clock *c, bool (*done)(void *arg), void *arg, uint64_t budget_us);
+/* A watch: somebody's own wall clock over the same monotonic time. It may be wrong by any amount, and jump. */
+struct sim_watch {
+    struct clock clock;    /* the port */
+    struct sim_clock *of;
+    int64_t ahead_ms;
+};
+void sim_watch_init(struct sim_watch *w, struct sim_clock *of);
 /* The wall clock jumps, as wall clocks do; monotonic time knows nothing of it. */
 void sim_clock_jump(struct sim_clock *c, int64_t by_ms);

@@ -14,11 +14,12 @@ void sim_ledger_world_init(struct sim_ledger_world *w)
 
 void sim_ledger_world_end(struct sim_ledger_world *w) { sim_books_end(&w->books); }
 
-static struct sim_call *call_new(struct ledger *ledger, struct waiter *w, bool (*act)(struct sim_call *), const void *ask, size_t n)
+static struct sim_call *call_named(struct ledger *ledger, struct waiter *w, const char *name, bool (*act)(struct sim_call *), const void *ask, size_t n)
 {
     struct sim_ledger *l = container_of(ledger, struct sim_ledger, ledger);
-    return sim_call_new(&l->calls, w, l, act, ask, n);
+    return sim_call_new(&l->calls, w, l, name, act, ask, n);
 }
+#define call_new(port, waiter, act, ...) call_named((port), (waiter), &#act[sizeof "act_" - 1], (act), __VA_ARGS__)
 
 /* The books, or an answer that says why not. */
 static struct sim_books *enter(struct sim_call *c)

@@ -101,11 +101,12 @@ static struct sim_store *door(struct sim_call *c) { return c->port; }
 
 static int64_t now_of(struct sim_call *c) { return clock_now_ms(c->of->clock); }
 
-static struct sim_call *call_new(struct store *store, struct waiter *w, bool (*act)(struct sim_call *), const void *ask, size_t n)
+static struct sim_call *call_named(struct store *store, struct waiter *w, const char *name, bool (*act)(struct sim_call *), const void *ask, size_t n)
 {
     struct sim_store *s = container_of(store, struct sim_store, store);
-    return sim_call_new(&s->calls, w, s, act, ask, n);
+    return sim_call_new(&s->calls, w, s, name, act, ask, n);
 }
+#define call_new(port, waiter, act, ...) call_named((port), (waiter), &#act[sizeof "act_" - 1], (act), __VA_ARGS__)
 
 /* The bucket, or an answer that says why not. */
 static struct sim_bucket *enter(struct sim_call *c, struct bucket name)
