@@ -24,7 +24,7 @@ const char *conservation_owner_name(enum conservation_owner owner)
     return names[owner];
 }
 
-enum { IN_LEDGER = 1, IN_STOCK = 2, ORDERED = 4, RETURNING = 8, FREE = 16, PENDING = 32, TWICE = 64, OLD_COPY = 128 };
+enum { IN_LEDGER = 1, IN_STOCK = 2, ORDERED = 4, RETURNING = 8, FREE = 16, PENDING = 32, TWICE = 64, OLD_COPY = 128, RESTING = 256 };
 struct mark {
     uint32_t generation, suspect_generation;
     uint32_t holder;           /* whose reservation, folded */
@@ -195,8 +195,9 @@ static void see(struct conservation_work *w, const struct held *h)
         m->holder = holder;
         m->bucket = w->bucket;
     } else {
-        bool again = (m->flags & FREE) && m->bucket == w->bucket;
-        m->flags |= (uint16_t)((m->flags & (FREE | PENDING)) && !again ? FREE | TWICE : FREE);
+        unsigned resting = h->holding == HOLDING_FREE ? 0 : RESTING;
+        bool again = (m->flags & FREE) && m->bucket == w->bucket && (m->flags & RESTING) == resting;
+        m->flags |= (uint16_t)(FREE | resting | ((m->flags & (FREE | PENDING)) && !again ? TWICE : 0));
         m->bucket = w->bucket;
     }
 }

@@ -609,7 +609,8 @@ static void what_was_planted_is_named(void **state)
     (void)state;
     static const struct { const char *what; int64_t unit; enum conservation_owner owner; } plants[] = {
         {"lost", 1, OWNER_NONE}, {"sold and free", 3, OWNER_TWO}, {"twice", 2, OWNER_TWO}, {"stale", 1, OWNER_STALE}, {"stale beside", 3, OWNER_STALE},
-        {"consumed by nobody", 3, OWNER_NONE}, {"no row", 4, OWNER_NONE}, {"foreign", 77, OWNER_STALE}};
+        {"consumed by nobody", 3, OWNER_NONE}, {"no row", 4, OWNER_NONE}, {"foreign", 77, OWNER_STALE},
+        {"free and resting", 1, OWNER_TWO}};
     for (size_t i = 0; i < countof(plants); i++) {
         books();
         if (i == 0)
@@ -626,6 +627,8 @@ static void what_was_planted_is_named(void **state)
             k.units[2].ordered = false;
         else if (i == 6)
             k.unit_count = 3;
+        else if (i == 8)
+            k.held[k.held_count++] = (struct held){.holding = HOLDING_RESTING, .sku = str_lit("sku"), .token = {1, 2}};
         else
             k.held[k.held_count++] = (struct held){.holding = HOLDING_FREE, .sku = str_lit("sku"), .token = {77, 1}};
         struct conservation c = count_now();
