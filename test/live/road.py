@@ -6,9 +6,10 @@ sys.dont_write_bytecode = True    # the checkout stays clean
 
 import road_buy
 import road_http
+import road_plant
 from sale import Sale, tell
 
-CHAPTERS = [road_buy, road_http]
+CHAPTERS = [road_buy, road_http, road_plant]
 
 if __name__ == "__main__":
     stories = [story for chapter in CHAPTERS for story in chapter.STORIES]

@@ -243,14 +243,14 @@ class Sale:
         same(f"what became of {user}'s reservation", self.verdict(user, reservation)["status"], "ORDERED")
         return reservation
 
-    def activity(self, name, stock, more_skus=(), window=OPEN, state="OPEN", **members):
+    def activity(self, name, stock, more_skus=(), window=OPEN, state="OPEN", rest=0.4, **members):
         """An activity with SKU sku_NAME, and a moment, for a process that has just read the list does not read it again for a stranger's word."""
         skus = [{"sku_id": s, "stock": n, "price": 100, "currency": "CNY"} for s, n in [(f"sku_{name}", stock), *more_skus]]
         body = {"activity_id": name, "starts_at": window[0], "ends_at": window[1], "buckets": 1, "skus": skus} | members
         for path, what in [("", body)] + [(f"/{name}/{step}", "") for step in {"DRAFT": [], "WARM": ["warm"], "OPEN": ["warm", "open"]}[state]]:
             answer = self.admin("POST", path, what)
             right(f"activity {name}{path}: {answer}", answer.status in (200, 201))
-        time.sleep(0.4)
+        time.sleep(rest)
 
     def admin(self, method, path, body=None):
         return self.ask(method, f"/admin/v1/activities{path}", body, port=self.admin_port)
