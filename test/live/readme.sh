@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The README's commands are run as they stand there, in its order, each block in a shell of its own at the checkout's root. Three words are replaced,
+# so that a sale somebody runs in this checkout is left alone: `.run/` and `build/seckill` by the test's own, and `make` alone (the build) by nothing.
+# The Chinese page must have the same commands.
+# shellcheck source=test/live/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+live_dir
+run=$live/run
+export SECKILL_RUN=$run SECKILL_BIN=$seckill
+
+# blocks FILE: each sh block, its lines joined by newlines, ended by a NUL.
+blocks() { awk '/^```sh$/ { inside = 1; text = ""; next } /^```$/ && inside { inside = 0; printf "%s%c", text, 0; next } inside { text = text $0 "\n" }' "$1"; }
+same 'both READMEs have the same commands' "$(blocks "$root/README.zh.md" | tr '\0' '\n')" "$(blocks "$root/README.md" | tr '\0' '\n')"
+
+said() { grep -q -- "$1" "$live/out"; }
+block() { # TEXT: runs it; what it says is in $live/out
+  local text=$1
+  text=${text//.run\//$run/}
+  text=${text//build\/seckill/$seckill}
+  (cd "$root" && bash -euo pipefail -c "$(grep -vx make <<<"$text")") >"$live/out" 2>&1 || { sed 's/^/    /' "$live/out"; return 1; }
+}
+
+mapfile -d '' -t all < <(blocks "$root/README.md")
+ran=0
+for text in "${all[@]}"; do
+  first=${text%%$'\n'*}
+  case $first in
+    'make run')
+      (cd "$root" && exec make run) >"$live/run.log" 2>&1 &
+      sale_pid=$!
+      expect 'make run: up' await 240 grep -q '^up in' "$live/run.log" ;;
+    'make buy')
+      expect 'make buy' block "$text"
+      expect 'make buy: QUEUED, then ORDERED' eval 'said QUEUED && said ORDERED' ;;
+    'make rush')
+      expect 'make rush' block "$text"
+      same 'make rush: the proof' "$(grep ^proof: "$live/out" | tail -n 1)" 'proof: sold=10000 oversell=0 duplicates=0 drift=0' ;;
+    'make status')
+      expect "$(tr '\n' ' ' <<<"$text")" block "$text"
+      wait "$sale_pid" || true
+      sale_pid='' ;;
+    make)
+      expect 'the demo' block "$text"
+      expect 'the demo: 10,000 sold, zeros elsewhere' said '{"sold":10000,"oversell":0,"duplicates":0,"drift":0,' ;;
+    '. .run/env')
+      by_hand=$text; ran=$((ran + 1))
+      continue ;;
+    *) not_ok "the README has a block that this test does not know: $first" ;;
+  esac
+  ran=$((ran + 1))
+done
+same 'every block was run' "$ran" "${#all[@]}"
+
+# The block "by hand" wants a sale with something left, so it gets a fresh one.
+(cd "$root" && exec make run) >"$live/run2.log" 2>&1 &
+sale_pid=$!
+expect 'make run again, after a reset' await 240 grep -q '^up in' "$live/run2.log"
+expect 'by hand' block "$by_hand"
+expect 'by hand: alice has her order' grep -q '"status":"ORDERED"' "$live/out"
+expect 'by hand: every rule holds' said 'every rule holds'
+expect 'by hand: stopped and removed' block 'make reset'
+wait "$sale_pid" || true
+sale_pid=''
