@@ -16,7 +16,7 @@
 #   sale VERB ARG...             the binary, against it
 #   stack VERB ARG...            tools/stack on its directory: stack down redis, stack kill broker, stack psql -Atc '...'
 #   role_pid NAME                the process of a role; role_kill NAME [SIGNAL]
-#   sale_activity ID STOCK [BUCKETS]   an open activity with SKU sku_ID
+#   sale_activity ID STOCK [SKU]       an open activity with SKU sku_ID, and one unit of another
 #   buy ACTIVITY USER REQUEST [SKU]    POST /v1/reservations; the body is in $body, the HTTP status in $code
 #   field NAME                         a member of $body
 #   verdict USER RESERVATION [SECONDS] waits for it; the reservation is in $body
@@ -108,8 +108,10 @@ api_admin() { curl -sS -m 30 "$SECKILL_ADMIN_URL$1" "${@:2}"; }
 api_code() { curl -sS -m 30 -o /dev/null -w '%{http_code}' "$SECKILL_HTTP_URL$1" "${@:2}"; }
 
 sale_activity() {
-  printf '{"activity_id":"%s","starts_at":"2020-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z","buckets":%d,"skus":[{"sku_id":"sku_%s","stock":%d,"price":100,"currency":"CNY"},{"sku_id":"other_%s","stock":1,"price":100,"currency":"CNY"}]}' \
-    "$1" "${3:-1}" "$1" "$2" "$1" | sale activity create --file - >/dev/null
+  local skus="{\"sku_id\":\"sku_$1\",\"stock\":$2,\"price\":100,\"currency\":\"CNY\"}"
+  [[ -z ${3:-} ]] || skus+=",{\"sku_id\":\"$3\",\"stock\":1,\"price\":100,\"currency\":\"CNY\"}"
+  printf '{"activity_id":"%s","starts_at":"2020-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z","skus":[%s]}' "$1" "$skus" |
+    sale activity create --file - >/dev/null
   sale activity warm "$1" >/dev/null
   sale activity open "$1" >/dev/null
   soon 15 sale_known "$1" || { not_ok "the public API knows $1"; exit 1; }

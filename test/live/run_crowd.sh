@@ -25,7 +25,7 @@ same 'the others hear ALREADY_PURCHASED' "$(count ALREADY_PURCHASED)" 9999
 one_sold() { (($(sold same) == 1)); }
 expect 'one order' soon 20 one_sold
 
-sale_activity twin 50
+sale_activity twin 50 other_twin
 for ((i = 0; i < 10000; i++)); do ((i % 2)) && echo "bob r1 sku_twin" || echo "bob r1 other_twin"; done | posts twin
 same 'one request_id: the other SKU is IDEMPOTENCY_CONFLICT, the one is always the same reservation' \
   "$(grep -o '"reservation_id":"[^"]*"' "$live/answers" | sort -u | wc -l) $(count IDEMPOTENCY_CONFLICT)" "1 5000"
