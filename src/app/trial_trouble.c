@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trial_trouble.c: what goes wrong beside single calls (trouble.def): drawn from the seed, each at its hour and for a while. One trial in eight
+ * has none; one in six lets Redis forget. */
+#include <stdio.h>
+
+#include "trial_parts.h"
+
+static const struct {
+    const char *name;
+    unsigned weight;
+    bool loses;
+} kinds[] = {
+#define TROUBLE(name, weight, loses, text) {#name, weight, loses},
+#include "trouble.def"
+#undef TROUBLE
+};
+
+static struct process *anybody(struct trouble *u) { return &u->trial->processes[u->chance % u->trial->process_count]; }
+
+/* ---- weather ------------------------------------------------------------------------------------------------------------------------ */
+
+static void storm(struct trouble *u)
+{
+    static const uint16_t rates[] = {5, 20, 60, 150};
+    struct sim_weather w = u->trial->fair;
+    w.delay_us = 50000 + (uint32_t)(u->chance % 1500000);
+    for (int f = 0; f < SIM_FAULT_COUNT; f++)
+        w.permille[f] = u->chance >> 20 >> f & 1 ? rates[u->chance >> 32 & 3] : 0;
+    for (size_t i = 0; i < u->trial->process_count; i++)
+        trial_weather(&u->trial->processes[i], u->on ? w : u->trial->fair);
+}
+
+static void link_goes(struct trouble *u)
+{
+    struct process *p = anybody(u);
+    struct sim_calls *calls[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
+    static const enum sim_fault ways[] = {SIM_FAULT_ASK_LOST, SIM_FAULT_ANSWER_LOST, SIM_FAULT_LINK_CUT, SIM_FAULT_REFUSED};
+    u->calls = calls[u->chance >> 16 & 0xff ? (u->chance >> 16) % 3 : 0];
+    u->calls->weather = u->trial->fair;
+    if (u->on)
+        u->calls->weather.permille[ways[u->chance >> 32 & 3]] = u->chance >> 40 & 1 ? 1000 : 500;
+}
+
+static void clock_jumps(struct trouble *u)
+{
+    struct trial *t = u->trial;
+    struct sim_watch *engines[] = {&t->redis, &t->broker, &t->postgres};
+    bool engine = u->chance & 1;
+    u->watch = engine ? engines[(u->chance >> 8) % countof(engines)] : &t->processes[(u->chance >> 8) % t->process_count].watch;
+    int64_t far = engine ? 8000 : 3600000;    /* an engine's hour is the law's: it is watched better than ours */
+    u->watch->ahead_ms = u->on ? (int64_t)(u->chance >> 16 & 0xffffffff) % (2 * far) - far : 0;
+}
+
+/* ---- deaths ------------------------------------------------------------------------------------------------------------------------- */
+
+static void death(struct trouble *u)
+{
+    struct process *p = anybody(u);
+    if (p->up && p->dies_at == 0)
+        p->dies_at = p->moments + 1 + (u->chance >> 16) % 300;
+}
+
+static void massacre(struct trouble *u)
+{
+    for (size_t i = 0; i < u->trial->process_count; i++)
+        u->trial->processes[i].dies_at = u->trial->processes[i].moments + 1;
+}
+
+/* ---- the broker --------------------------------------------------------------------------------------------------------------------- */
+
+static struct sim_queue *some_queue(struct trouble *u) { return sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), (int32_t)(u->chance % TRIAL_QUEUES)); }
+
+static void echo(struct trouble *u)
+{
+    struct sim_queue *from = some_queue(u), *to = sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), (int32_t)((u->chance >> 8) % TRIAL_QUEUES));
+    size_t n = from->count;
+    for (size_t i = 0; i < n && i < 20; i++)
+        if (from == to)
+            sim_bus_again(&u->trial->bus, from, (int64_t)((u->chance >> 16) % n));
+        else
+            for (int32_t q = 0; q < TRIAL_QUEUES; q++) {
+                struct sim_queue *any = sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), q);
+                if (any->count > i)
+                    sim_bus_again(&u->trial->bus, any, (int64_t)((u->chance >> 16) + i) % (int64_t)any->count);
+            }
+}
+
+static void amnesia(struct trouble *u)
+{
+    struct sim_queue *q = some_queue(u);
+    sim_bus_lose(q, (int64_t)(q->count - q->count * (u->chance >> 16 & 7) / 8));
+    sim_bus_break(&u->trial->bus);
+    for (size_t i = 0; i < u->trial->process_count; i++)
+        sim_calls_cut(&u->trial->processes[i].bus.calls, 0);
+}
+
+static void hold(struct trouble *u)
+{
+    u->trial->bus.hold_permille = u->on ? 400 : 0;
+    u->trial->bus.hold_ms = u->chance & 3 ? 1000 + (uint32_t)(u->chance % 30000) : 3600000;
+}
+
+/* ---- Redis -------------------------------------------------------------------------------------------------------------------------- */
+
+static void doors_break(struct trial *t)
+{
+    for (size_t i = 0; i < t->process_count; i++)
+        sim_calls_cut(&t->processes[i].store.calls, 500);
+}
+
+static void forgets(struct trouble *u)
+{
+    struct trial *t = u->trial;
+    doors_break(t);
+    if (u->kind == TROUBLE_STORE_RESTART) {
+        sim_store_restart(&t->stock);
+        return;
+    }
+    t->lost_us = t->clock.mono_us;
+    if (u->kind == TROUBLE_OBLIVION || !t->snapshot.buckets)
+        sim_store_lose(&t->stock);
+    else
+        sim_store_rollback(&t->stock, &t->snapshot);
+}
+
+static void photographs(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct trial *t = container_of(container_of(w, struct alarm, waiter), struct trial, camera);
+    if (t->snapshot.buckets)
+        sim_snapshot_free(&t->snapshot);
+    t->snapshot = sim_store_snapshot(&t->stock);
+    if (!t->calm)
+        clock_set_in(&t->clock.clock, &t->camera, 500000 + trial_below(t, 3 * SECOND_US));
+}
+
+/* ---- each at its hour ----------------------------------------------------------------------------------------------------------------- */
+
+static void befall(struct trouble *u)
+{
+    struct trial *t = u->trial;
+    switch (u->kind) {
+    case TROUBLE_STORM: storm(u); return;
+    case TROUBLE_LINK: link_goes(u); return;
+    case TROUBLE_STORE_AWAY: t->stock.away = u->on; return;
+    case TROUBLE_BUS_AWAY: t->bus.away = u->on; return;
+    case TROUBLE_LEDGER_AWAY: t->books.away = u->on; return;
+    case TROUBLE_HOLD: hold(u); return;
+    case TROUBLE_CLOCK: clock_jumps(u); return;
+    default: break;
+    }
+    if (!u->on)
+        return;
+    switch (u->kind) {
+    case TROUBLE_DEATH: death(u); return;
+    case TROUBLE_MASSACRE: massacre(u); return;
+    case TROUBLE_ECHO: echo(u); return;
+    case TROUBLE_AMNESIA: amnesia(u); return;
+    case TROUBLE_RECONNECT: sim_bus_break(&t->bus); return;
+    default: forgets(u); return;
+    }
+}
+
+static void comes(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct trouble *u = container_of(container_of(w, struct alarm, waiter), struct trouble, alarm);
+    u->on = !u->on;
+    trial_mark(u->trial, 0x7000u + (uint64_t)u->kind * 2 + u->on);
+    trial_line(u->trial, "---------  %s %s", kinds[u->kind].name, u->on ? "comes" : "goes");
+    befall(u);
+    u->trial->result->troubles += u->on;
+    if (u->on)
+        clock_set_in(&u->trial->clock.clock, &u->alarm, u->lasts_us);
+}
+
+static enum trial_trouble_kind drawn(struct trial *t)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < countof(kinds); i++)
+        sum += !kinds[i].loses || t->loses ? kinds[i].weight : 0;
+    uint64_t at = trial_below(t, sum);
+    for (size_t i = 0; i < countof(kinds); i++) {
+        unsigned weight = !kinds[i].loses || t->loses ? kinds[i].weight : 0;
+        if (at < weight)
+            return (enum trial_trouble_kind)i;
+        at -= weight;
+    }
+    return TROUBLE_STORM;
+}
+
+void trial_troubles_brew(struct trial *t, uint64_t from_us, uint64_t to_us)
+{
+    t->camera.waiter.wake = photographs;
+    t->loses = trial_below(t, 6) == 0;
+    t->trouble_count = trial_below(t, 8) == 0 ? 0 : 1 + trial_below(t, TRIAL_TROUBLES);
+    t->loses &= t->trouble_count > 0;
+    if (t->loses)
+        clock_set_in(&t->clock.clock, &t->camera, SECOND_US);
+    for (size_t i = 0; i < t->trouble_count; i++) {
+        struct trouble *u = &t->troubles[i];
+        *u = (struct trouble){.trial = t, 
+                              .kind = t->loses && i == 0 ? (trial_below(t, 5) ? TROUBLE_ROLLBACK : TROUBLE_OBLIVION) : drawn(t), .alarm.waiter.wake = comes, .chance = random_next(&t->chance.random)};
+        u->lasts_us = trial_below(t, 3) ? 20000 + trial_below(t, 2 * SECOND_US) : trial_below(t, 8 * SECOND_US) + 1;
+        clock_set(&t->clock.clock, &u->alarm, from_us + trial_below(t, to_us - from_us));
+    }
+}
+
+void trial_troubles_end(struct trial *t)
+{
+    clock_unset(&t->clock.clock, &t->camera);
+    for (size_t i = 0; i < t->trouble_count; i++) {
+        struct trouble *u = &t->troubles[i];
+        clock_unset(&t->clock.clock, &u->alarm);
+        if (!u->on)
+            continue;
+        u->on = false;
+        befall(u);
+    }
+}
