@@ -13,25 +13,13 @@
 #include "check.h"
 #include "http_cases.h"
 
-static const struct http_limits limits = {.line = 256, .head = 1024, .body = 64};
-
-static void see(const struct http_request *r, struct buf *out)
-{
-    static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "OTHER"};
-    buf_add_fmt(out, "%s " STR_FMT "?" STR_FMT " " STR_FMT " %d %s%s %zu '", methods[r->method], STR_ARG(r->path), STR_ARG(r->query),
-                STR_ARG(r->host), r->minor, r->keep_alive ? "keep" : "close", r->expects_continue ? " continue" : "", r->header_count);
-    for (size_t i = 0; i < r->body.len; i++)
-        buf_add_char(out, r->body.ptr[i] >= ' ' ? r->body.ptr[i] : '.');
-    buf_add_str(out, str_lit("'"));
-}
-
 /* Feeds `in` piece by piece, the first `first` bytes at once, the others `step` at a time; memory ends exactly where data ends, for ASan's sake. */
 static enum http_progress feed(struct http_parser *p, struct str in, size_t first, size_t step, char **data, size_t *len)
 {
     enum http_progress progress = HTTP_MORE;
     *data = malloc(in.len + 1);
     *len = 0;
-    http_parser_start(p, limits);
+    http_parser_start(p, case_limits);
     for (size_t fed = 0; progress == HTTP_MORE && fed < in.len;) {
         size_t n = fed == 0 && first > 0 ? first : step;
         if (n > in.len - fed)
@@ -53,7 +41,7 @@ static void expect_good(const struct good *g, size_t first, size_t step)
     enum http_progress progress = feed(&p, g->in, first, step, &data, &len);
     if (progress != HTTP_COMPLETE)
         fail_msg("%s, cut at %zu: %s", g->name, first, p.why ? p.why : "more wanted");
-    see(&p.request, &out);
+    case_see(&p.request, &out);
     if (!str_eq(buf_str(&out), str_of(g->seen)) || p.at != len)
         fail_msg("%s, cut at %zu: [" STR_FMT "], %zu of %zu read", g->name, first, STR_ARG(buf_str(&out)), p.at, len);
     free(data);
@@ -113,9 +101,9 @@ static void pipelines(void **state)
             struct http_parser p;
             struct buf out = buf_fixed(text, sizeof text);
             size_t left = len - at;
-            http_parser_start(&p, limits);
+            http_parser_start(&p, case_limits);
             assert_int_equal(http_parse(&p, data + at, &left), HTTP_COMPLETE);
-            see(&p.request, &out);
+            case_see(&p.request, &out);
             assert_true(str_eq(buf_str(&out), str_of(pair[k]->seen)));
             at += p.at;
         }
@@ -126,7 +114,7 @@ static void pipelines(void **state)
 static enum http_progress parse_all(struct http_parser *p, struct buf *b)
 {
     size_t len = b->len;
-    http_parser_start(p, limits);
+    http_parser_start(p, case_limits);
     return http_parse(p, b->ptr, &len);
 }
 

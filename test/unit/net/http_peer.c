@@ -4,7 +4,7 @@
 #include <http_parser.h>
 
 struct heard {
-    char url[512], body[512];
+    char url[1600], body[1600];
     size_t url_len, body_len;
     bool complete;
 };

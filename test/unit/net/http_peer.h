@@ -9,4 +9,4 @@ struct peer_answer {
     struct str url, body;   /* valid until the next call */
     const char *method;
 };
-struct peer_answer peer_read(struct str in);    /* at most 512 bytes */
+struct peer_answer peer_read(struct str in);    /* at most 1600 bytes */
