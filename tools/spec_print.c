@@ -236,11 +236,23 @@ static void redis(void)
 #undef KEY
 }
 
+static void killpoints(void)
+{
+    head("Kill points", "spec/killpoint.def",
+         "For tests only: a process started with `SECKILL_TEST_HOOKS=1 SECKILL_KILL=NAME:N` dies by SIGKILL when it passes this place for the N-th time, after\n"
+         "`{\"event\":\"killpoint\",\"point\":\"NAME\"}` on standard error; without the first variable the second is refused and nothing starts. NOW: on the\n"
+         "spot. SOON: within two milliseconds, while the question is on its way. `test/live/kill_points.py` kills at every one of them.");
+    HEADER("point", "roles", "when", "what stands durable", "who ends it");
+#define POINT(name, roles, when, stands, ends) ROW(code(#name), roles, #when, stands, ends);
+#include "killpoint.def"
+#undef POINT
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
 } pages[] = {
-    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds}, {"redis.md", redis},
+    {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds}, {"redis.md", redis}, {"killpoints.md", killpoints},
     {"reservation.dot", reservation_dot}, {"order.dot", order_dot}, {"activity.dot", activity_dot},
 };
 

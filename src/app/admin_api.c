@@ -9,6 +9,7 @@
 #include "activity_json.h"
 #include "admin_page.h"
 #include "check.h"
+#include "killpoint.h"
 #include "conservation.h"
 #include "control.h"
 #include "explain.h"
@@ -118,6 +119,7 @@ static void created(struct waiter *w, enum reason reason, const void *result)
     struct admin_op *op = container_of(w, struct admin_op, waiter);
     if (reason != REASON_OK)
         return refuse(op->x, as_answer(reason), reason == REASON_CONFLICT ? str_lit("an activity of this id exists with other terms") : (struct str){0});
+    KILLPOINT(CREATE_ANSWERED);
     struct buf out = buf_growing(ANSWER_MAX);
     activity_write(&out, result);
     answer_json(op->x, 201, &out);
@@ -134,6 +136,7 @@ static void answer_create(struct http_exchange *x, struct str id)
     op->waiter.wake = created;
     op->waiter.budget_ms = 60000;    /* a row for every unit */
     ledger_activity_create(op->api->options.ports->ledger, &ask, &op->waiter);
+    KILLPOINT(CREATE_ASKED);
 }
 
 static void write_list(struct buf *out, const struct activities_answer *answer)

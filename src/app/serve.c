@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "json.h"
+#include "killpoint.h"
 #include "roles.h"
 #include "verb.h"
 #include "version.h"
@@ -281,6 +282,8 @@ int verb_serve(const struct call *c)
     struct buf complaint = buf_fixed(memory, sizeof memory);
     if (c->argument_count > 0)
         return call_misused(c, "takes no argument \"%s\"", c->arguments[0]);
+    if (!killpoint_arm(getenv("SECKILL_KILL"), getenv("SECKILL_TEST_HOOKS"), &complaint))
+        return call_failed(c, LEAVE_REFUSED, STR_FMT, STR_ARG(buf_str(&complaint)));
     s.call = c;
     log_role_set(c->config->roles);
     raise_file_limit();

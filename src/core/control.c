@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "check.h"
+#include "killpoint.h"
 #include "list.h"
 
 #define SLICE_MAX 1024
@@ -189,8 +190,24 @@ static void handed(struct control_work *w, const struct batch_result *r)
         go_to(w, STEP_SLICE);
 }
 
+/* A step has been answered: what stands now is durable, and the next has not begun. */
+static void pass_answered(enum step s)
+{
+    if (s == STEP_MOVE)
+        KILLPOINT(MOVE_ANSWERED);
+    else if (s == STEP_TELL)
+        KILLPOINT(TELL_ANSWERED);
+    else if (s == STEP_HAND)
+        KILLPOINT(HAND_ANSWERED);
+    else if (s == STEP_COUNT)
+        KILLPOINT(COUNT_ANSWERED);
+    else if (s == STEP_SEAL)
+        KILLPOINT(SEAL_ANSWERED);
+}
+
 static void went_well(struct control_work *w, const void *result)
 {
+    pass_answered(w->step);
     const struct stock_answer *stock = result;
     switch (w->step) {
     case STEP_FIND:
@@ -277,6 +294,7 @@ static void hand_over(struct control_work *w)
             .bucket = {w->activity.activity, w->activity.epoch, u->home}, .sku = w->activity.skus[u->sku].sku, .token = u->token};
     }
     store_restock(w->controller->store, asks, w->handed, &w->call);
+    KILLPOINT(HAND_ASKED);
 }
 
 static void step(struct control_work *w)
@@ -290,6 +308,7 @@ static void step(struct control_work *w)
     case STEP_MOVE: {
         struct activity_move_ask ask = {.activity = w->name, .event = w->event, .actor = w->actor, .note = w->note};
         ledger_activity_move(c->ledger, &ask, &w->call);
+        KILLPOINT(MOVE_ASKED);
         return;
     }
     case STEP_SLICE: {

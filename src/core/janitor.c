@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "killpoint.h"
 #include "metric.h"
 
 #define DUE_MAX 32    /* users of one call */
@@ -109,6 +110,7 @@ static void announce(struct job *job)
     default:    /* MANUAL_REVIEW is a person's; RELEASE_PENDING waits for the ledger's word; the rest is decided */
         return;
     }
+    KILLPOINT(REPUBLISH_BEFORE);
     if (job->entry.token.unit > 0 && publish_start(&j->publisher, &ask, NULL))
         j->facts.republished++;
 }
@@ -116,10 +118,12 @@ static void announce(struct job *job)
 static void asked(struct verdict_ask *v, enum reason reason)
 {
     struct job *job = container_of(v, struct job, verdict);
-    if (reason == REASON_OK && v->decided)
+    if (reason == REASON_OK && v->decided) {
+        KILLPOINT(VERDICT_ANSWERED);
         job->janitor->facts.settled++;
-    else if (!(reason == REASON_OK && v->parked))
+    } else if (!(reason == REASON_OK && v->parked)) {
         announce(job);
+    }
     job_end(job);
 }
 
@@ -197,6 +201,8 @@ static void due_came(struct waiter *w, enum reason reason, const void *result)
     const struct due_answer *a = result;
     bool more = false;
     if (reason == REASON_OK) {
+        if (a->count > 0)
+            KILLPOINT(DUE_ANSWERED);
         size_t taken = 0;
         for (; taken < a->count && !list_empty(&j->idle); taken++)
             job_begin(j, &a->entries[taken], a->now_ms);
@@ -211,6 +217,7 @@ static void due_came(struct waiter *w, enum reason reason, const void *result)
     struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
     j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
     store_due(j->store, &ask, &j->caller);
+    KILLPOINT(DUE_ASKED);
 }
 
 static void ask_due(struct janitor *j)
@@ -222,6 +229,7 @@ static void ask_due(struct janitor *j)
     struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
     j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
     store_due(j->store, &ask, &j->caller);
+    KILLPOINT(DUE_ASKED);
 }
 
 static void pushed(struct waiter *w, enum reason reason, const void *result)

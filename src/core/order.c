@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "killpoint.h"
 #include "metric.h"
 #include "order_parts.h"
 
@@ -120,6 +121,7 @@ static void parked(struct waiter *w, enum reason reason, const void *result)
             fault(b, reason);
         return;
     }
+    KILLPOINT(PARK_ANSWERED);
     b->desk->facts.parked++;
     metric_add(METRIC_PARKED, b->why, 1);
     if (b->parking) {
@@ -147,7 +149,9 @@ static void park(struct order_batch *b, size_t at, bool with_offset, enum reason
     b->why = why;
     log_item(LEVEL_ERROR, "message_parked", b, at, why);
     b->waiter = (struct waiter){.wake = parked, .budget_ms = d->options.call_ms};
+    KILLPOINT(PARK_BEFORE);
     ledger_park(d->ledger, &ask, &b->waiter);
+    KILLPOINT(PARK_ASKED);
 }
 
 /* ---- placing -------------------------------------------------------------------------------------------------------------- */
@@ -177,6 +181,7 @@ static void placed(struct waiter *w, enum reason reason, const void *result)
     const struct place_answer *a = result;
     metric_observe(METRIC_PLACE_SECONDS, clock_mono_us(b->desk->clock) - b->began_us);
     if (reason == REASON_OK) {
+        KILLPOINT(PLACE_ANSWERED);
         check(a->count == b->limit);
         count_verdicts(b, a);
         advance(b, b->limit);
@@ -213,7 +218,9 @@ static void place(struct order_batch *b)
                             .items = b->whats + b->done, .count = b->limit};
     b->began_us = clock_mono_us(d->clock);
     b->waiter = (struct waiter){.wake = placed, .budget_ms = d->options.call_ms};
+    KILLPOINT(PLACE_BEFORE);
     ledger_place(d->ledger, &ask, &b->waiter);
+    KILLPOINT(PLACE_ASKED);
 }
 
 /* The next step of a batch: what was found reused is parked, then what is left is placed, then it ends. */

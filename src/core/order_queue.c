@@ -5,6 +5,7 @@
  * lease is taken and whenever the connection to the broker is a new one. Where it differs, or the broker ends before us, the offset goes back to
  * the broker's minimum, through the ledger's own CAS: rereading is harmless, skipping is not. */
 #include "check.h"
+#include "killpoint.h"
 #include "metric.h"
 #include "order_parts.h"
 
@@ -102,6 +103,8 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
         rest(q, order_back_off(d, q->faults++));
         return;
     }
+    if (a->count > 0)
+        KILLPOINT(PULL_ANSWERED);
     q->faults = 0;
     q->max = a->max;
     struct pulled_page *back = &q->pages[!q->front];
@@ -266,7 +269,9 @@ static void mirrored(struct waiter *w, enum reason reason, const void *result)
 {
     (void)result;
     struct order_queue *q = container_of(w, struct order_queue, mirror);
-    if (reason != REASON_OK)
+    if (reason == REASON_OK)
+        KILLPOINT(MIRROR_ANSWERED);
+    else
         q->mirrored = -1;    /* for the broker's own tools only: at the next renewal again */
 }
 
@@ -279,6 +284,7 @@ static void mirror(struct order_desk *d)
             continue;
         q->mirrored = q->sent_next;
         q->mirror = (struct waiter){.wake = mirrored, .budget_ms = d->options.call_ms};
+        KILLPOINT(MIRROR_BEFORE);
         bus_mirror(d->bus, &q->name, q->sent_next, &q->mirror);
     }
 }
@@ -304,6 +310,7 @@ static void leased(struct waiter *w, enum reason reason, const void *result)
     const struct lease_answer *a = result;
     bool held[256] = {0};
     if (reason == REASON_OK) {
+        KILLPOINT(LEASE_ANSWERED);
         for (size_t i = 0; i < a->count; i++) {
             check(a->leased[i].queue < d->asked_count);
             held[d->asked[a->leased[i].queue]] = true;
@@ -346,10 +353,12 @@ static void lease(struct order_desk *d)
     }
     struct lease_ask ask = {.group = d->options.group, .owner = d->options.owner, .queues = queues, .starts = starts, .count = d->asked_count};
     d->leaser = (struct waiter){.wake = leased, .budget_ms = d->options.call_ms};
-    if (d->asked_count > 0)
-        ledger_lease(d->ledger, &ask, &d->leaser);
-    else
+    if (d->asked_count == 0) {
         clock_set_in(d->clock, &d->renew, 200000);    /* no queue is known yet */
+        return;
+    }
+    ledger_lease(d->ledger, &ask, &d->leaser);
+    KILLPOINT(LEASE_ASKED);
 }
 
 /* ---- which queues there are ---------------------------------------------------------------------------------------------- */

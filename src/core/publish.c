@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "ident.h"
+#include "killpoint.h"
 #include "metric.h"
 
 struct publish_job {
@@ -77,6 +78,11 @@ static void sent(struct waiter *w, enum reason reason, const void *result)
     struct publisher *p = send->publisher;
     const struct send_result *r = result;
     check(reason != REASON_OK || r->count == send->count);
+    if (reason == REASON_OK) {
+        KILLPOINT(SEND_ANSWERED);
+        if (send->jobs[0]->again)
+            KILLPOINT(REPUBLISH_ANSWERED);
+    }
     for (size_t i = 0; i < send->count; i++)
         end(p, send->jobs[i], reason == REASON_OK ? r->verdicts[i] : reason);
     list_append(&p->idle_sends, &send->link);
@@ -97,7 +103,9 @@ static void flush(struct publisher *p)
             messages[send->count] = job->message;
             send->jobs[send->count++] = job;
         }
+        KILLPOINT(SEND_BEFORE);
         bus_send(p->bus, messages, send->count, &send->waiter);
+        KILLPOINT(SEND_ASKED);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "check.h"
+#include "killpoint.h"
 #include "metric.h"
 
 #define LANE_TEXT ((size_t)LEDGER_BATCH_MAX * 512)
@@ -66,6 +67,8 @@ static void finished(struct waiter *w, enum reason reason, const void *result)
 {
     (void)result;
     struct lane *l = container_of(w, struct lane, finisher);
+    if (reason == REASON_OK)
+        KILLPOINT(FINISH_ANSWERED);
     if (reason != REASON_OK)
         rest(l, l->relay->options.fault_ms);    /* the rows come again: every effect may be repeated */
     else
@@ -90,7 +93,9 @@ static void close_claim(struct lane *l)
     }
     struct finish_ask ask = {.items = items, .count = count};
     l->finisher = (struct waiter){.wake = finished, .budget_ms = r->options.call_ms};
+    KILLPOINT(FINISH_BEFORE);
     ledger_finish(r->ledger, &ask, &l->finisher);
+    KILLPOINT(FINISH_ASKED);
 }
 
 static void one_answered(struct lane *l)
@@ -131,6 +136,8 @@ static void settled(struct waiter *w, enum reason reason, const void *result)
     struct lane *l = container_of(w, struct lane, settler);
     const struct batch_result *r = result;
     check(reason != REASON_OK || r->count == l->settles);
+    if (reason == REASON_OK)
+        KILLPOINT(CARRY_SETTLED);
     take_verdicts(l, reason, r ? r->verdicts : NULL, l->settle_of, l->settles);
 }
 
@@ -139,6 +146,8 @@ static void restocked(struct waiter *w, enum reason reason, const void *result)
     struct lane *l = container_of(w, struct lane, restocker);
     const struct batch_result *r = result;
     check(reason != REASON_OK || r->count == l->restocks);
+    if (reason == REASON_OK)
+        KILLPOINT(CARRY_RESTOCKED);
     take_verdicts(l, reason, r ? r->verdicts : NULL, l->restock_of, l->restocks);
 }
 
@@ -147,6 +156,8 @@ static void sent(struct waiter *w, enum reason reason, const void *result)
     struct lane *l = container_of(w, struct lane, bus);
     const struct send_result *r = result;
     check(reason != REASON_OK || r->count == l->messages);
+    if (reason == REASON_OK)
+        KILLPOINT(CARRY_SENT);
     take_verdicts(l, reason, r ? r->verdicts : NULL, l->message_of, l->messages);
 }
 
@@ -169,6 +180,8 @@ static void carry(struct lane *l)
         l->bus = (struct waiter){.wake = sent, .budget_ms = r->options.call_ms};
         bus_send(r->bus, l->message, l->messages, &l->bus);
     }
+    if (l->under_way > 1)
+        KILLPOINT(CARRY_ASKED);
     one_answered(l);
 }
 
@@ -233,6 +246,7 @@ static void claimed(struct waiter *w, enum reason reason, const void *result)
         l->sleep_ms = l->sleep_ms * 2 < r->options.idle_most_ms ? l->sleep_ms * 2 : r->options.idle_most_ms;
         return;
     }
+    KILLPOINT(CLAIM_ANSWERED);
     check(a->count <= LEDGER_BATCH_MAX);
     arena_reset(&l->texts);
     l->count = a->count;
@@ -260,6 +274,7 @@ static void claim(struct lane *l)
     struct claim_ask ask = {.limit = r->options.batch, .hold_ms = r->options.hold_ms};
     l->claimer = (struct waiter){.wake = claimed, .budget_ms = r->options.call_ms};
     ledger_claim(r->ledger, &ask, &l->claimer);
+    KILLPOINT(CLAIM_ASKED);
 }
 
 /* ---- for everybody ------------------------------------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #include "reservation.h"
 
 #include "check.h"
+#include "killpoint.h"
 #include "metric.h"
 
 static bool ask_store(struct take *);
@@ -191,6 +192,7 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
 
 static void reserved(struct take *t, const struct reserve_answer *r)
 {
+    KILLPOINT(RESERVE_ANSWERED);
     keep_entry(t, &r->entry);
     t->replayed = r->replayed;
     t->old = r->replayed && r->now_ms - r->entry.created_ms > (int64_t)t->desk->options.query.doubt_ms;
@@ -288,7 +290,9 @@ static bool ask_store(struct take *t)
         .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || d->draining,
         .ledger_asked = t->asked};
     t->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.reserve_ms};
+    KILLPOINT(RESERVE_BEFORE);
     store_reserve(d->store, &ask, &t->waiter);
+    KILLPOINT(RESERVE_ASKED);
     return false;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "killpoint.h"
 #include "reason.h"
 
 struct settle_job {
@@ -64,6 +65,8 @@ static void told(struct waiter *w, enum reason reason, const void *result)
     struct settler *s = call->settler;
     const struct batch_result *r = result;
     check(reason != REASON_OK || r->count == call->count);
+    if (reason == REASON_OK)
+        KILLPOINT(SETTLE_ANSWERED);
     for (size_t i = 0; i < call->count; i++) {
         enum reason verdict = reason == REASON_OK ? r->verdicts[i] : reason;
         if (reason_fate(verdict) == FATE_DONE)
@@ -86,7 +89,9 @@ static void flush(struct settler *s)
             asks[call->count] = job->ask;
             call->jobs[call->count++] = job;
         }
+        KILLPOINT(SETTLE_BEFORE);
         store_settle(s->store, asks, call->count, &call->waiter);
+        KILLPOINT(SETTLE_ASKED);
     }
 }
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The rooms' floor: what everything else stands on. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -13,6 +17,7 @@
 #include "hash.h"
 #include "heap.h"
 #include "json.h"
+#include "killpoint.h"
 #include "list.h"
 #include "metric.h"
 #include "str.h"
@@ -162,6 +167,67 @@ static void quantiles_are_within_a_step(void **state)
     assert_in_range(top, 10000, 10700);
 }
 
+static bool armed(const char *kill_at, const char *hooks, char said[256])
+{
+    struct buf complaint = buf_fixed(said, 255);
+    memset(said, 0, 256);
+    return killpoint_arm(kill_at, hooks, &complaint);
+}
+
+static void the_lever_is_refused_unless_it_is_a_test(void **state)
+{
+    (void)state;
+    char said[256];
+    assert_true(armed(NULL, NULL, said));
+    assert_true(armed("", "1", said));
+    assert_false(armed("PLACE_ANSWERED", NULL, said));
+    assert_false(armed("PLACE_ANSWERED", "yes", said));
+    assert_non_null(strstr(said, "SECKILL_TEST_HOOKS"));
+    for (const char *const *bad = (const char *const[]){"PLACE", "place_answered", "PLACE_ANSWERED:", "PLACE_ANSWERED:0", "PLACE_ANSWERED:-1", "PLACE_ANSWERED:1x", NULL}; *bad; bad++)
+        assert_false(armed(*bad, "1", said));
+    assert_int_equal(killpoint_armed, KILLPOINT_COUNT);
+}
+
+/* In a process of its own: how it ended, and what it had said. */
+static int die_at(const char *kill_at, int passes, char said[256])
+{
+    int pipes[2], status;
+    memset(said, 0, 256);
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(pipes[1], STDERR_FILENO);
+        if (!armed(kill_at, "1", said))
+            _exit(3);
+        for (int i = 0; i < passes; i++) {
+            KILLPOINT(PLACE_ASKED);
+            KILLPOINT(PLACE_ANSWERED);
+        }
+        usleep(passes > 2 ? 1000000 : 0);
+        _exit(0);
+    }
+    close(pipes[1]);
+    ssize_t n = read(pipes[0], said, 255);
+    assert_true(n >= 0);
+    close(pipes[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void an_armed_point_kills_at_its_pass_and_says_so(void **state)
+{
+    (void)state;
+    char said[256];
+    assert_int_equal(die_at("PLACE_ANSWERED", 1, said), -SIGKILL);
+    assert_non_null(strstr(said, "\"point\":\"PLACE_ANSWERED\""));
+    assert_int_equal(die_at("PLACE_ANSWERED:3", 2, said), 0);
+    assert_string_equal(said, "");
+    assert_int_equal(die_at("PLACE_ANSWERED:3", 3, said), -SIGKILL);
+    assert_int_equal(die_at("PLACE_ASKED:2", 3, said), -SIGKILL);
+    assert_non_null(strstr(said, "\"point\":\"PLACE_ASKED\""));
+    assert_int_equal(die_at("MIRROR_BEFORE", 3, said), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +240,8 @@ int main(void)
         cmocka_unit_test(the_heap_gives_the_earliest_first),
         cmocka_unit_test(an_arena_gives_until_it_is_full),
         cmocka_unit_test(quantiles_are_within_a_step),
+        cmocka_unit_test(the_lever_is_refused_unless_it_is_a_test),
+        cmocka_unit_test(an_armed_point_kills_at_its_pass_and_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
