@@ -191,7 +191,7 @@ def two_messages_at_once(sale):
     (message,) = until("its message", 10, lambda: sale.broker.of(broker.CREATE, reservation))
     for i in range(1, 4):
         sale.broker.send(broker.CREATE, message.body, reservation, queue=(message.queue + i) % 8)
-    sale.wake("order")
+    sale.wake()
     same("the verdict", sale.verdict("alice", reservation)["status"], "ORDERED")
     sale.drain()
     same("orders", sale.orders("pair"), 1)
@@ -217,7 +217,7 @@ def outbox_again(sale):
     until("its verdict", 20, lambda: sale.orders("renew") == 1)
     same("what the client sees, though Redis was not told", sale.verdict("alice", reservation)["status"], "ORDERED")
     sale.sql(f"update outbox set version = version + 1, claimed_until = NULL where reservation_id = '{reservation}'")
-    sale.wake("relay")
+    sale.wake()
     sale.drain()
     same("status", sale.reservation("alice", reservation)["status"], "ORDERED")
     sale.proved("renew", sold=1)
@@ -274,7 +274,7 @@ def two_for_one_unit(sale):
     body = forged(message, 2, user_id="mallory", request_id="m", inventory_token_id=pending.json["inventory_token_id"])
     for queue in range(8):    # wherever it is read first
         sale.broker.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], queue)
-    sale.wake("order")
+    sale.wake()
     mine = sale.verdict("bob", second)
     theirs = sale.sql(f"select outcome, reason from consumer_inbox where reservation_id = '{body['reservation_id']}'")[0]
     same("one of both", sorted([mine["status"], theirs[0]]), ["ORDERED", "RELEASED"])

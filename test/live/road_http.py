@@ -149,7 +149,7 @@ def waits(sale):
     time.sleep(0.5)
     right("nobody has an answer yet", not waited and not streamed)
     began = time.monotonic()
-    sale.wake("order")
+    sale.wake()
     for t in threads:
         t.join(40)
     same("both waits", [a["status"] for a in waited], ["ORDERED"] * 2)
@@ -225,7 +225,7 @@ def drains(sale):
     sale.extra.remove(process)
     for t in [waiter, *callers]:
         t.join(30)
-    sale.wake("order")
+    sale.wake()
     same("answers cut in the middle", [c.number for c in callers if c.cut], [])
     same("sent before the signal and not answered", [c.unanswered for c in callers if c.unanswered and c.sent_at < told - 0.05], [])
     right(f"the wait was answered: {waited}", len(waited) == 1 and waited[0].status == 200 and waited[0]["status"] in ("PUBLISHED", "PROCESSING"))
