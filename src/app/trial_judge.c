@@ -290,7 +290,10 @@ void trial_judge_take(struct person *p)
         trial_broken(t, "H12", "%s has a reservation of %s and is told of another", p->user, p->now->request);
     if (!other && take->reason != (take->entry.state == RESERVATION_ORDERED ? REASON_ORDERED : take->entry.state == RESERVATION_RELEASED ? REASON_RELEASED : REASON_QUEUED))
         trial_broken(t, "answer", "%s is told %s with %s", p->user, reason_word(take->reason), reservation_state_name(take->entry.state));
-    shown(p, take->entry.ident, take->entry.state);
+    if (!other)    /* with ALREADY_PURCHASED a client is told the name alone */
+        shown(p, take->entry.ident, take->entry.state);
+    else if (q && !str_eq(str_of(q->user), str_of(p->user)))
+        trial_broken(t, "H12", "%s is told of the reservation of %s", p->user, q->user);
 }
 
 void trial_judge_query(struct person *p)

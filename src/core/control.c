@@ -2,8 +2,11 @@
  * control.c: a move is a list of steps, one call at a time; each call is repeated a few times before it counts as not answered.
  *
  *   open:   FIND the activity → SEEDED? every bucket → MOVE → TELL every bucket
- *   warm:   MOVE → TELL → SLICE of units → HAND them over (→ SLICE …) → COUNT every bucket → SEAL every bucket (seeded)
- *   others: MOVE → TELL */
+ *   warm:   FIND → MOVE → TELL → SLICE of units → HAND them over (→ SLICE …) → COUNT every bucket → SEAL every bucket (seeded)
+ *   others: FIND → MOVE → TELL
+ *
+ * MOVE names the version that FIND saw: a call that arrives after its time must not undo what somebody did since. Where another was faster, it
+ * finds again. */
 #include "control.h"
 
 #include <stdlib.h>
@@ -38,6 +41,8 @@ struct control_work {
     uint8_t bucket;                    /* the one being told or counted */
     uint32_t lagging;
     bool moved;
+    uint64_t overtaken;                /* the version at which a MOVE was refused; 0: none was */
+    uint32_t finds;
     uint64_t seeded;
     int64_t after;
     struct unit_home units[SLICE_MAX];
@@ -154,8 +159,10 @@ static void found(struct control_work *w, const struct activities_answer *a)
             continue;
         if (!keep(w, &a->activities[i]))
             end(w, REASON_OVERLOADED);
+        else if (w->overtaken == w->activity.version || ++w->finds > w->controller->options.attempts)
+            end(w, REASON_CONFLICT);    /* nobody was faster: there is no such move */
         else
-            go_to(w, w->activity.state == ACTIVITY_WARM ? STEP_SEEDED : STEP_MOVE);
+            go_to(w, w->event == ACTIVITY_EVENT_OPEN && w->activity.state == ACTIVITY_WARM ? STEP_SEEDED : STEP_MOVE);
         return;
     }
     end(w, REASON_UNKNOWN_ACTIVITY);
@@ -257,6 +264,11 @@ static void went_badly(struct control_work *w, enum reason reason)
         next_bucket(w, STEP_END);
         return;
     }
+    if (w->step == STEP_MOVE && reason == REASON_CONFLICT) {
+        w->overtaken = w->activity.version;
+        go_to(w, STEP_FIND);
+        return;
+    }
     bool ledgers = w->step == STEP_MOVE && reason_fate(reason) == FATE_REFUSED;
     end(w, ledgers ? reason : w->step == STEP_SEEDED && reason == REASON_STALE_EPOCH ? REASON_CONFLICT : REASON_DEPENDENCY_DOWN);
 }
@@ -306,7 +318,7 @@ static void step(struct control_work *w)
         ledger_activities(c->ledger, &w->call);
         return;
     case STEP_MOVE: {
-        struct activity_move_ask ask = {.activity = w->name, .event = w->event, .actor = w->actor, .note = w->note};
+        struct activity_move_ask ask = {.activity = w->name, .event = w->event, .version = w->activity.version, .actor = w->actor, .note = w->note};
         ledger_activity_move(c->ledger, &ask, &w->call);
         KILLPOINT(MOVE_ASKED);
         return;
@@ -392,10 +404,12 @@ bool control_start(struct controller *controller, struct control *c)
     w->activity = (struct activity){0};
     w->lagging = 0;
     w->moved = false;
+    w->overtaken = 0;
+    w->finds = 0;
     w->seeded = 0;
     w->after = 0;
     c->work = w;
-    go_to(w, c->event == ACTIVITY_EVENT_OPEN ? STEP_FIND : STEP_MOVE);
+    go_to(w, STEP_FIND);
     return true;
 }
 

@@ -154,9 +154,11 @@ struct activity_create {
 struct activity_move_ask {
     struct str activity;
     enum activity_event event;
+    uint64_t version;                       /* it moves only from this version, so that a call that comes late undoes nothing; 0: from whichever */
     struct str actor, note;
 };
-/* OK with the struct activity as it now is · UNKNOWN_ACTIVITY · CONFLICT (spec/activity.def has no such move; standing there already: OK). */
+/* OK with the struct activity as it now is · UNKNOWN_ACTIVITY · CONFLICT (spec/activity.def has no such move, or it has moved on from that version;
+ * standing there already: OK). */
 struct activities_answer {
     const struct activity *activities;
     size_t count;

@@ -346,7 +346,7 @@ static bool leads_to(enum activity_event event, enum activity_state state)
     return false;
 }
 
-enum reason sim_books_move(struct sim_books *b, struct str id, enum activity_event event, const struct activity **out)
+enum reason sim_books_move(struct sim_books *b, struct str id, enum activity_event event, uint64_t version, const struct activity **out)
 {
     struct activity *a = sim_books_activity(b, id);
     *out = a;
@@ -354,7 +354,7 @@ enum reason sim_books_move(struct sim_books *b, struct str id, enum activity_eve
         return REASON_UNKNOWN_ACTIVITY;
     if (leads_to(event, a->state))
         return REASON_OK;
-    if (!activity_move(a->state, event, &a->state))
+    if ((version > 0 && version != a->version) || !activity_move(a->state, event, &a->state))
         return REASON_CONFLICT;
     a->version++;
     return REASON_OK;

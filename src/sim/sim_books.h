@@ -115,7 +115,7 @@ void sim_books_tell_event(struct sim_books *b, const char *event, const struct s
 void sim_books_tell_dead(struct sim_books *b, const struct sim_review *review, int64_t now_ms);
 
 enum reason sim_books_create(struct sim_books *b, const struct activity *terms, const struct activity **out);
-enum reason sim_books_move(struct sim_books *b, struct str activity, enum activity_event event, const struct activity **out);
+enum reason sim_books_move(struct sim_books *b, struct str activity, enum activity_event event, uint64_t version, const struct activity **out);
 /* Claims up to `limit` rows; out[i] is filled for the first `result` of them. */
 size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int64_t now_ms, struct outbox_row *out, uint64_t *waiting, int64_t *oldest_ms);
 void sim_books_finish(struct sim_books *b, const struct finish_item *items, size_t count);

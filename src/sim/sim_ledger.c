@@ -298,7 +298,7 @@ static bool act_move(struct sim_call *c)
     const struct activity *a = NULL;
     if (!b)
         return true;
-    enum reason reason = sim_books_move(b, ask->activity, ask->event, &a);
+    enum reason reason = sim_books_move(b, ask->activity, ask->event, ask->version, &a);
     return sim_call_answer(c, reason, shown(c, a));
 }
 

@@ -60,8 +60,10 @@ BEGIN
 END $$;
 
 -- activity_move: one step of spec/activity.def. Out: OK and the rows as they now are (standing there already is OK and changes nothing);
--- CONFLICT where no such step leads from here; nothing where there is no such activity.
-CREATE OR REPLACE FUNCTION activity_move(p_activity text, p_event text, p_actor text, p_note text)
+-- CONFLICT where no such step leads from here, or (p_version above 0) where it has left that version: a call that comes late undoes nothing;
+-- no rows where there is no such activity.
+DROP FUNCTION IF EXISTS activity_move(text, text, text, text);
+CREATE OR REPLACE FUNCTION activity_move(p_activity text, p_event text, p_version bigint, p_actor text, p_note text)
 RETURNS TABLE (v_result text, v_activity text, v_title text, v_number integer, v_epoch smallint, v_buckets smallint, v_state text, v_version bigint,
                v_starts bigint, v_ends bigint, v_pay_timeout integer, v_qualification boolean, v_rebuilding boolean,
                v_sku text, v_stock bigint, v_unit_first bigint, v_price bigint, v_currency text)
@@ -69,15 +71,18 @@ LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   stands text;
+  at bigint;
   goes text;
   result text := 'OK';
 BEGIN
-  SELECT a.state INTO stands FROM activity a WHERE a.activity_id = p_activity FOR UPDATE;
+  SELECT a.state, a.version INTO stands, at FROM activity a WHERE a.activity_id = p_activity FOR UPDATE;
   SELECT m.to_state INTO goes FROM activity_transition m WHERE m.from_state = stands AND m.event = p_event;
   IF goes IS NULL THEN
     IF NOT EXISTS (SELECT FROM activity_transition m WHERE m.to_state = stands AND m.event = p_event) THEN
       result := 'CONFLICT';
     END IF;
+  ELSIF goes <> stands AND p_version > 0 AND p_version <> at THEN
+    result := 'CONFLICT';
   ELSIF goes <> stands THEN
     UPDATE activity SET state = goes, version = version + 1, updated_at = now() WHERE activity_id = p_activity AND state = stands;
     INSERT INTO audit_log (actor, action, subject, note, before, after)

@@ -468,6 +468,7 @@ static void activity_moved(struct ledger *l, const struct activity_move_ask *a, 
     c->decode = activity_decode;
     params_text(&c->params, a->activity);
     params_text(&c->params, str_of(events[a->event]));
+    params_i64(&c->params, (int64_t)a->version);
     params_text(&c->params, a->actor);
     params_text(&c->params, a->note);
     lane_submit(c);

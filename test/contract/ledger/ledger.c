@@ -104,13 +104,14 @@ static void keep_stand(struct seen *s, const void *result)
     const struct activity *a = result;
     *(struct stand *)s->into = (struct stand){a->state, a->version};
 }
-static enum reason move(struct str activity, enum activity_event event, struct stand *stand)
+static enum reason move_from(struct str activity, enum activity_event event, uint64_t version, struct stand *stand)
 {
     struct seen seen = SEEN(.keep = keep_stand, .into = stand);
-    struct activity_move_ask ask = {.activity = activity, .event = event, .actor = str_lit("test"), .note = str_lit("why not")};
+    struct activity_move_ask ask = {.activity = activity, .event = event, .version = version, .actor = str_lit("test"), .note = str_lit("why not")};
     ledger_activity_move(world->ledger, &ask, &seen.waiter);
     return seen_await(world, &seen);
 }
+static enum reason move(struct str activity, enum activity_event event, struct stand *stand) { return move_from(activity, event, 0, stand); }
 
 /* Every event in every state, against spec/activity.def. */
 static void every_move_is_in_the_table(void **state)
@@ -140,6 +141,24 @@ static void every_move_is_in_the_table(void **state)
         }
     struct stand none;
     assert_int_equal(move(str_lit("no-such"), ACTIVITY_EVENT_WARM, &none), REASON_UNKNOWN_ACTIVITY);
+}
+
+/* A pause that nobody waits for any more arrives when the sale has long been resumed: it does nothing. */
+static void a_late_move_undoes_nothing(void **state)
+{
+    (void)state;
+    struct activity a = shop("late_move", 1, 1, 1);
+    struct stand stand, paused, resumed, now;
+    assert_int_equal(move(a.activity, ACTIVITY_EVENT_WARM, &stand), REASON_OK);
+    assert_int_equal(move(a.activity, ACTIVITY_EVENT_OPEN, &stand), REASON_OK);
+    assert_int_equal(move_from(a.activity, ACTIVITY_EVENT_PAUSE, stand.version, &paused), REASON_OK);
+    assert_int_equal(move_from(a.activity, ACTIVITY_EVENT_PAUSE, stand.version, &now), REASON_OK);    /* standing there already */
+    assert_int_equal(now.version, paused.version);
+    assert_int_equal(move_from(a.activity, ACTIVITY_EVENT_RESUME, paused.version, &resumed), REASON_OK);
+    assert_int_equal(move_from(a.activity, ACTIVITY_EVENT_PAUSE, stand.version, &now), REASON_CONFLICT);
+    assert_int_equal(move_from(a.activity, ACTIVITY_EVENT_RESUME, resumed.version, &now), REASON_OK);
+    assert_int_equal(now.state, ACTIVITY_OPEN);
+    assert_int_equal(now.version, resumed.version);
 }
 
 struct census {
@@ -762,7 +781,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_activity_is_created_once),
         cmocka_unit_test(other_terms_conflict),
-        cmocka_unit_test(every_move_is_in_the_table),
+        cmocka_unit_test(every_move_is_in_the_table), cmocka_unit_test(a_late_move_undoes_nothing),
         cmocka_unit_test(activities_are_listed),
         cmocka_unit_test(the_first_to_insert_decides_an_order),
         cmocka_unit_test(a_release_decides_and_the_late_message_does_nothing),
