@@ -3,6 +3,7 @@
  * The first byte chooses the call, the rest is what came over the wire. */
 #include <stdlib.h>
 
+#include "redis_reader.h"
 #include "redis_reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -58,10 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct arena arena;
     if (!arena.start)
         arena = arena_new(1 << 20);
-    redisReader *reader = redisReaderCreate();
-    (void)redisReaderFeed(reader, (const char *)data + 1, size - 1);
-    void *reply = NULL;
-    while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply) {
+    struct redis_reader reader = {0};
+    redis_reader_open(&reader, 1 << 18);
+    (void)redisReaderFeed(reader.reader, (const char *)data + 1, size - 1);
+    for (void *reply; redis_reader_next(&reader, &reply) == REDIS_OK && reply;) {
         const redisReply *r = reply;
         arena_reset(&arena);
         if (r->type == REDIS_REPLY_ERROR) {
@@ -72,6 +73,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         freeReplyObject(reply);
     }
-    redisReaderFree(reader);
+    redis_reader_close(&reader);
     return 0;
 }

@@ -18,13 +18,15 @@
 
 #include "log.h"
 #include "metric.h"
+#include "redis_reader.h"
 #include "redis_reply.h"
 
 #define OWN_COMMANDS (2 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
 #define REPEATS_MOST 3
 #define COMMAND_BYTES_MOST (256 * 1024)
 #define COMMAND_BYTES_KEPT 2048                       /* of a free command; what is larger goes back to the system */
-#define REPLY_BYTES_MOST ((size_t)64 << 20)
+#define REPLY_BYTES_MOST ((size_t)64 << 20)           /* of one word that is not whole yet */
+#define REPLY_MEMORY_MOST ((size_t)256 << 20)         /* of one reply, all its elements */
 #define WRITE_PIECES 64
 
 enum state { DOWN, RESOLVING, CONNECTING, GREETING, UP, CLOSED };
@@ -45,7 +47,7 @@ struct redis_link {
     uv_timer_t timer;                /* DOWN: the next try; until UP: gives up; UP: looks for a stall */
     uv_idle_t turn;                  /* runs once in the next turn of the loop while there is something to write */
     unsigned handles;                /* not yet closed */
-    redisReader *reader;
+    struct redis_reader replies;
     uint64_t heard_us;
     uint64_t refused_us;             /* when an error reply was last logged */
     uint32_t retry_ms;
@@ -321,14 +323,14 @@ static void read_replies(struct redis_link *l)
         return;
     }
     l->heard_us = mono_us();
-    redisReader *reader = l->reader;
+    redisReader *reader = l->replies.reader;
     if (redisReaderFeed(reader, bytes, (size_t)n) != REDIS_OK || reader->len - reader->pos > REPLY_BYTES_MOST) {
         broken(l, "a reply too large");
         return;
     }
     for (;;) {
         void *reply = NULL;
-        if (redisReaderGetReply(reader, &reply) != REDIS_OK) {
+        if (redis_reader_next(&l->replies, &reply) != REDIS_OK) {
             broken(l, "not the Redis protocol");
             return;
         }
@@ -389,9 +391,7 @@ static void greet(struct redis_link *l)
     const struct redis_address *a = &l->address;
     l->state = GREETING;
     l->heard_us = mono_us();
-    redisReaderFree(l->reader);
-    l->reader = redisReaderCreate();
-    check(l->reader != NULL);
+    redis_reader_open(&l->replies, REPLY_MEMORY_MOST);
     if (a->user[0])
         own(l, 0, 3, (struct str[]){str_lit("AUTH"), str_of(a->user), str_of(a->password)});
     else if (a->password[0])
@@ -464,7 +464,7 @@ static void freed(struct redis_link *l)
         return;
     void (*closed)(void *) = l->closed;
     void *context = l->context;
-    redisReaderFree(l->reader);
+    redis_reader_close(&l->replies);
     for (size_t i = 0; i < l->command_count; i++)
         buf_free(&l->commands[i].bytes);
     free(l->commands);

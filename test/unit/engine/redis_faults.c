@@ -475,6 +475,20 @@ static void connections_break(void **state)
     }
 }
 
+/* A dozen bytes must not cost gigabytes: hiredis takes the memory that a reply announces. (Found by fuzzing.) */
+static void an_answer_that_announces_the_world(void **state)
+{
+    (void)state;
+    const char *const rows[] = {"*1444444444\r\n", "*2000000\r\n:1\r\n*2000000\r\n*2000000\r\n"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ANSWERS(rows[i]);
+        assert_int_equal(asked(1000), REASON_LINK_LOST);    /* at once, and nobody waits for the rest */
+        come_up();
+        ANSWERS(empty_answer());
+        assert_int_equal(asked(1000), REASON_BUCKET_EMPTY);
+    }
+}
+
 static void an_answer_too_many(void **state)
 {
     (void)state;
@@ -624,6 +638,7 @@ int main(void)
         TEST(a_loop_that_was_away),
         TEST(what_never_left_was_not_done),
         TEST(connections_break),
+        TEST(an_answer_that_announces_the_world),
         TEST(an_answer_too_many),
         TEST(while_it_is_down_the_answer_is_at_once),
         TEST(a_server_that_is_loading),
