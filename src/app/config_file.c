@@ -11,6 +11,8 @@
 
 struct reader {
     yaml_parser_t parser;
+    FILE *file;
+    size_t bytes;              /* read of it */
     const char *path;
     struct buf *complaints;
     config_file_value got;
@@ -18,6 +20,7 @@ struct reader {
     char key[256];
     size_t ends[DEPTH_MAX];    /* length of the key before each mapping's own part */
     size_t depth;
+    unsigned documents;
     bool wants_value, failed;
 };
 
@@ -26,6 +29,12 @@ static void complain(struct reader *r, const yaml_mark_t *at, const char *what)
     if (!r->failed)
         buf_add_fmt(r->complaints, "file %s:%zu: %s\n", r->path, at->line + 1, what);
     r->failed = true;
+}
+
+static void complain_parser(struct reader *r)
+{
+    const char *problem = r->bytes > CONFIG_FILE_MAX ? "the file is too long" : r->parser.problem;
+    complain(r, &r->parser.problem_mark, problem ? problem : "not YAML");
 }
 
 static struct str scalar_of(const yaml_event_t *e)
@@ -62,6 +71,14 @@ static void open_mapping(struct reader *r, const yaml_event_t *e)
     r->wants_value = false;
 }
 
+/* What plain YAML does not have: an anchor, or a tag that would say how a text is to be read. */
+static bool adorned(const yaml_event_t *e)
+{
+    return (e->type == YAML_SCALAR_EVENT && (e->data.scalar.anchor || e->data.scalar.tag)) ||
+           (e->type == YAML_MAPPING_START_EVENT && (e->data.mapping_start.anchor || e->data.mapping_start.tag)) ||
+           (e->type == YAML_SEQUENCE_START_EVENT && (e->data.sequence_start.anchor || e->data.sequence_start.tag));
+}
+
 /* The items of a sequence with commas between; anything but scalars in it is refused. */
 static void read_sequence(struct reader *r, size_t line)
 {
@@ -70,8 +87,10 @@ static void read_sequence(struct reader *r, size_t line)
     for (bool more = true; more && !r->failed;) {
         yaml_event_t e;
         if (!yaml_parser_parse(&r->parser, &e))
-            return complain(r, &r->parser.problem_mark, r->parser.problem);
-        if (e.type == YAML_SCALAR_EVENT) {
+            return complain_parser(r);
+        if (adorned(&e)) {
+            complain(r, &e.start_mark, "anchors and tags are not read");
+        } else if (e.type == YAML_SCALAR_EVENT) {
             if (all.len > 0)
                 buf_add_char(&all, ',');
             buf_add_str(&all, scalar_of(&e));
@@ -90,7 +109,13 @@ static void read_sequence(struct reader *r, size_t line)
 
 static void take(struct reader *r, const yaml_event_t *e, bool *more)
 {
+    if (adorned(e))
+        return complain(r, &e->start_mark, "anchors and tags are not read");
     switch (e->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (r->documents++ > 0)
+            complain(r, &e->start_mark, "one document is enough");
+        break;
     case YAML_SCALAR_EVENT:
         if (r->depth == 0 && scalar_of(e).len == 0)
             break;    /* an empty file */
@@ -125,21 +150,27 @@ static void take(struct reader *r, const yaml_event_t *e, bool *more)
     }
 }
 
-static bool read_events(struct reader *r, FILE *f)
+/* libyaml would read one endless value to its end: the bound stands where the bytes come in. */
+static int feed(void *arg, unsigned char *into, size_t room, size_t *got)
+{
+    struct reader *r = arg;
+    *got = fread(into, 1, room, r->file);
+    r->bytes += *got;
+    return r->bytes <= CONFIG_FILE_MAX && !ferror(r->file);
+}
+
+static bool read_events(struct reader *r)
 {
     if (!yaml_parser_initialize(&r->parser))
         return false;
-    yaml_parser_set_input_file(&r->parser, f);
+    yaml_parser_set_input(&r->parser, feed, r);
     for (bool more = true; more && !r->failed;) {
         yaml_event_t e;
         if (!yaml_parser_parse(&r->parser, &e)) {
-            complain(r, &r->parser.problem_mark, r->parser.problem ? r->parser.problem : "not YAML");
+            complain_parser(r);
             break;
         }
-        if (e.start_mark.index > CONFIG_FILE_MAX)
-            complain(r, &e.start_mark, "the file is too long");
-        else
-            take(r, &e, &more);
+        take(r, &e, &more);
         yaml_event_delete(&e);
     }
     yaml_parser_delete(&r->parser);
@@ -153,8 +184,8 @@ bool config_file_read(const char *path, config_file_value got, void *arg, struct
         buf_add_fmt(complaints, "file %s: %s\n", path, strerror(errno));
         return false;
     }
-    struct reader r = {.path = path, .complaints = complaints, .got = got, .arg = arg};
-    bool good = read_events(&r, f);
+    struct reader r = {.file = f, .path = path, .complaints = complaints, .got = got, .arg = arg};
+    bool good = read_events(&r);
     fclose(f);
     return good;
 }

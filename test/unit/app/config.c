@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "config.h"
+#include "config_file.h"
 
 static const char *env_names[8], *env_values[8];
 static size_t env_count;
@@ -108,9 +109,15 @@ static void a_complaint_names_key_value_and_origin(void **state)
         {"ids.keys: short\n", "ids.keys: the value from file"},
         {"ids.keys: aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb,cccccccccccccccc\n", "one or two secrets"},
         {"- a\n- b\n", "a list is not expected"},
-        {"redis: &x {url: y}\nroles: *x\n", "aliases are not read"},
+        {"redis: &x {url: y}\nroles: *x\n", "anchors and tags are not read"},
+        {"roles: *x\n", "aliases are not read"},
         {"redis: [{url: x}]\n", "only plain values"},
         {"redis: {url: x\n", "file /"},
+        {"redis.url: &here redis://a\n", "anchors and tags are not read"},
+        {"order.batch: !!int 3\n", "anchors and tags are not read"},
+        {"roles: [access, &x order]\n", "anchors and tags are not read"},
+        {"auth: &x {mode: none}\n", "anchors and tags are not read"},
+        {"order.batch: 1\n---\nrelay.batch: 2\n", "one document is enough"},
         {"admin.listen: 127.0.0.1:8480\n", "another address than http.listen"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
@@ -125,6 +132,25 @@ static void a_complaint_names_key_value_and_origin(void **state)
     assert_int_equal(load(&c, "/nonexistent/seckill.yaml", NULL, 0), CONFIG_BAD);
     assert_non_null(strstr(complaints_text, "/nonexistent/seckill.yaml"));
     config_free(&c);
+}
+
+/* Whatever the bytes say: a remark, or a value that does not end. */
+static void a_file_has_an_end(void **state)
+{
+    (void)state;
+    static char text[CONFIG_FILE_MAX + 2];
+    static const struct { const char *start; enum config_result whole; } rows[] = {{"# ", CONFIG_GOOD}, {"log.level: ", CONFIG_BAD}};
+    for (size_t i = 0; i < countof(rows); i++)
+        for (int over = 0; over <= 1; over++) {
+            struct config c;
+            memset(text, 'x', sizeof text);
+            memcpy(text, rows[i].start, strlen(rows[i].start));
+            text[CONFIG_FILE_MAX + over] = 0;
+            assert_int_equal(load(&c, file_of(text), NULL, 0), over ? CONFIG_BAD : rows[i].whole);
+            assert_int_equal(strstr(complaints_text, "the file is too long") != NULL, over);
+            config_free(&c);
+            unlink(file_path);
+        }
 }
 
 static void an_empty_file_says_nothing(void **state)
@@ -255,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_stronger_layer_wins, setup, teardown),
         cmocka_unit_test_setup_teardown(a_complaint_names_key_value_and_origin, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_has_an_end, setup, teardown),
         cmocka_unit_test_setup_teardown(an_empty_file_says_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(secrets_come_from_files_and_are_not_shown, setup, teardown),
         cmocka_unit_test_setup(a_password_in_a_libpq_string_is_hidden, setup),
