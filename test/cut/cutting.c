@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cutting.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "system_clock.h"
+#include "system_random.h"
+
+/* ---- the world ------------------------------------------------------------------------------------------------------------------ */
+
+struct real {
+    struct world world;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_prepare_t turn;
+    bool (*done)(void *);
+    void *arg;
+    bool late;
+};
+
+static void run_out(uv_timer_t *timer) { container_of(timer, struct real, timer)->late = true; }
+
+/* What was waited for may have happened in a timer: the loop must not go to sleep over it. */
+static void turns(uv_prepare_t *turn)
+{
+    struct real *r = container_of(turn, struct real, turn);
+    if (r->done && r->done(r->arg))
+        uv_stop(&r->loop);
+}
+
+static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budget_ms)
+{
+    struct real *r = container_of(w, struct real, world);
+    r->late = false;
+    r->done = done;
+    r->arg = arg;
+    uv_update_time(&r->loop);
+    uv_timer_start(&r->timer, run_out, budget_ms, 0);
+    while (!done(arg) && !r->late)
+        uv_run(&r->loop, UV_RUN_ONCE);
+    uv_timer_stop(&r->timer);
+    r->done = NULL;
+    return done(arg);
+}
+
+static void close_real(struct world *w)
+{
+    struct real *r = container_of(w, struct real, world);
+    system_clock_close(w->clock);
+    system_random_close(w->random);
+    uv_close((uv_handle_t *)&r->timer, NULL);
+    uv_close((uv_handle_t *)&r->turn, NULL);
+    uv_run(&r->loop, UV_RUN_DEFAULT);
+    check(uv_loop_close(&r->loop) == 0);    /* nothing of ours is left in it */
+    free(r);
+}
+
+struct world *cutting_world(uv_loop_t **loop)
+{
+    struct real *r = calloc(1, sizeof *r);
+    log_level_set(LEVEL_FATAL);    /* engines complain of every cut, rightly */
+    check(r != NULL && uv_loop_init(&r->loop) == 0 && uv_timer_init(&r->loop, &r->timer) == 0);
+    check(uv_prepare_init(&r->loop, &r->turn) == 0 && uv_prepare_start(&r->turn, turns) == 0);
+    r->world = (struct world){.name = "cut", .clock = system_clock_open(&r->loop), .random = system_random_open(), .run = run, .close = close_real};
+    *loop = &r->loop;
+    return &r->world;
+}
+
+static uint64_t env_number(const char *name)
+{
+    int64_t n;
+    const char *text = getenv(name);
+    return text && str_to_i64(str_of(text), &n) && n > 0 ? (uint64_t)n : 1;
+}
+
+uint64_t cutting_seed(void) { return env_number("SECKILL_TEST_SEED"); }
+unsigned cutting_rounds(void) { return (unsigned)env_number("SECKILL_TEST_ROUNDS"); }
+
+/* ---- a case ----------------------------------------------------------------------------------------------------------------------- */
+
+struct one {
+    struct waiter waiter;
+    unsigned wakes;
+    enum reason reason;
+    uint64_t woken_ns;
+};
+
+static void woken(struct waiter *w, enum reason reason, const void *result)
+{
+    struct one *o = container_of(w, struct one, waiter);
+    (void)result;
+    o->wakes++;
+    o->reason = reason;
+    o->woken_ns = uv_hrtime();
+}
+
+static bool has_woken(void *one) { return ((struct one *)one)->wakes > 0; }
+static bool never(void *arg) { return (void)arg, false; }
+static void pass_ms(struct cutting *c, uint32_t ms) { c->world->run(c->world, never, NULL, ms); }
+
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void complain(const struct cut_call *call, enum cut cut, const struct one *o, const char *what)
+{
+    fail_msg("%s under %s was told %s (fate %d), and %s", call->name, cut_name(cut), reason_word(o->reason), (int)reason_fate(o->reason), what);
+}
+
+/* The call once more until it ends well: whoever retries with the same keys gets there. */
+static void recover(struct cutting *c, const struct cut_call *call, enum cut cut)
+{
+    uint64_t until = uv_hrtime() + (uint64_t)c->recover_ms * 1000000;
+    struct one o;
+    do {
+        o = (struct one){.waiter = {.wake = woken, .budget_ms = 4 * c->budget_ms + 1000}};
+        call->ask(&o.waiter);
+        if (!c->world->run(c->world, has_woken, &o, c->recover_ms + 5000))
+            complain(call, cut, &o, "asked again it is never told anything");
+        bool good = call->repeated ? call->repeated(o.reason) : reason_fate(o.reason) == FATE_DONE;
+        if (good && (!call->happened || call->happened()))
+            return;
+        pass_ms(c, 20);
+    } while (uv_hrtime() < until);
+    complain(call, cut, &o, "it does not recover");
+}
+
+static void one_case(struct cutting *c, const struct cut_call *call, enum cut cut, uint32_t n)
+{
+    if (call->begin)
+        call->begin(n);
+    struct one o = {.waiter = {.wake = woken, .budget_ms = c->budget_ms}};
+    cut_arm(c->relay, cut, c->budget_ms / 3);
+    uint64_t began = uv_hrtime();
+    call->ask(&o.waiter);
+    if (o.wakes > 0)
+        complain(call, cut, &o, "that within the call itself");
+    if (!c->world->run(c->world, has_woken, &o, c->budget_ms + c->slack_ms))
+        complain(call, cut, &o, "is not woken in time");
+    unsigned waited = (unsigned)((o.woken_ns - began) / 1000000);
+    enum fate fate = reason_fate(o.reason);
+    if (!cut_fell(c->relay))
+        complain(call, cut, &o, "the cut did not meet it");
+    bool at_once = call->happened && fate == FATE_DONE && !call->happened();
+    if (at_once)
+        complain(call, cut, &o, "it has not happened");
+    cut_heal(c->relay);
+    if (call->happened && (fate == FATE_REFUSED || fate == FATE_RETRY)) {
+        pass_ms(c, 60);    /* what was held arrives now */
+        if (call->happened())
+            complain(call, cut, &o, "it has happened");
+    }
+    recover(c, call, cut);
+    if (call->twice)
+        call->twice();
+    pass_ms(c, 1);
+    if (o.wakes != 1)
+        complain(call, cut, &o, "is woken more than once");
+    c->told[fate]++;
+    c->cases++;
+    if (waited > c->waits_ms[cut])
+        c->waits_ms[cut] = waited;
+}
+
+void cutting_run(struct cutting *c, const struct cut_call *calls, size_t count, unsigned rounds)
+{
+    size_t cases = count * CUT_COUNT;
+    size_t *order = calloc(cases, sizeof *order);
+    uint64_t chance = c->seed;
+    uint32_t n = 1;
+    check(order != NULL);
+    for (size_t i = 0; i < count; i++) {    /* once undisturbed: it is connected, and scripts are loaded */
+        if (calls[i].begin)
+            calls[i].begin(n++);
+        recover(c, &calls[i], CUT_COUNT);
+    }
+    for (unsigned round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < cases; i++) {
+            size_t k = draw(&chance) % (i + 1);
+            order[i] = order[k];
+            order[k] = i;
+        }
+        for (size_t i = 0; i < cases; i++)
+            one_case(c, &calls[order[i] / CUT_COUNT], (enum cut)(order[i] % CUT_COUNT), n++);
+    }
+    free(order);
+    printf("# %u cases, seed %llu: told done %u, refused %u, retry %u, unknown %u; longest wait in ms:", c->cases, (unsigned long long)c->seed,
+           c->told[FATE_DONE], c->told[FATE_REFUSED], c->told[FATE_RETRY], c->told[FATE_UNKNOWN]);
+    for (unsigned i = 0; i < CUT_COUNT; i++)
+        printf(" %s %u", cut_name((enum cut)i), c->waits_ms[i]);
+    putchar('\n');
+}
