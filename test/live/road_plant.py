@@ -173,7 +173,7 @@ def plants(sale):
     for plant, p in zip(PLANTS, planted):
         p.look()
         p.wanted = plant(p)
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(PLANTS)) as pool:
         said = list(pool.map(lambda p: sale.audit(p.name, patience=0), planted))
     missed = []
     for p, (code, answer) in zip(planted, said):
@@ -185,10 +185,8 @@ def plants(sale):
                 missed.append(f"{p.name}: nothing of {rule} names {word}; it says {lines}")
     right("\n".join(missed), not missed)
     sale.proved("plant_none", sold=1)
-    code, answer = sale.audit(patience=0)
-    same("the audit of all", code, 7)
-    same("SKUs with drift", sorted(s["activity_id"] for s in answer["skus"] if s["drift"])[:1], ["plant_a_token_less"])
-    right("numbers of the proof", answer["oversell"] >= 1 and answer["duplicates"] >= 4 and answer["drift"] >= 5)
+    proof = {name: sum(answer[name] for _, answer in said) for name in ("oversell", "duplicates", "drift")}
+    right(f"numbers of the proof: {proof}", proof["oversell"] >= 1 and proof["duplicates"] >= 4 and proof["drift"] >= 5)
 
 
 STORIES = [all_clean, plants]

@@ -138,10 +138,11 @@ class Sale:
         self.environ |= dict(w.split("=", 1) for w in words if w.startswith("SECKILL_"))
         self.port, self.admin_port = url_port(self.environ["SECKILL_HTTP_URL"]), url_port(self.environ["SECKILL_ADMIN_URL"])
         self.connect()
-        self.broker = broker.Broker(int((self.run / "run/broker.port").read_text()))
 
     def connect(self):
+        """Anew, where a server was started again; the broker may have another port then."""
         self.redis = Redis(self.environ["SECKILL_REDIS_URL"].removeprefix("unix:"))
+        self.broker = broker.Broker(int((self.run / "run/broker.port").read_text()))
 
     def leave(self):
         self.wake()
