@@ -111,7 +111,7 @@ static bool read_target(struct http_parser *p, struct str target)
     }
     size_t scheme = str_eq_nocase(before(target, target.len < 7 ? 0 : 7), str_lit("http://")) ? 7 :
                     str_eq_nocase(before(target, target.len < 8 ? 0 : 8), str_lit("https://")) ? 8 : 0;
-    if (scheme > 0) {    /* absolute form: its authority goes before Host (RFC 9112 §3.2.2) */
+    if (scheme > 0) {    /* absolute form (RFC 9112 §3.2.2) */
         struct str rest = after(target, scheme);
         size_t slash = find(rest, '/'), mark = find(rest, '?'), end = slash < mark ? slash : mark;
         r->host = before(rest, end);
@@ -180,8 +180,9 @@ static bool take_host(struct http_parser *p, struct str value)
     p->has_host = true;
     if (!host_good(value))
         return refuse(p, 400, "bad Host");
-    if (!p->request.host.ptr)
-        p->request.host = value;
+    if (p->request.host.ptr && !str_eq_nocase(value, p->request.host))    /* RFC 9112 §3.2 wants them the same; who reads which, none can know */
+        return refuse(p, 400, "Host is not that of the request target");
+    p->request.host = value;
     return true;
 }
 
@@ -228,6 +229,8 @@ static bool take_expect(struct http_parser *p, struct str value)
 {
     if (p->request.minor == 0)
         return true;
+    if (p->request.expects_continue)
+        return refuse(p, 417, "Expect is there twice");
     p->request.expects_continue = true;
     return str_eq_nocase(value, str_lit("100-continue")) || refuse(p, 417, "only 100-continue can be expected");
 }

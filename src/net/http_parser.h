@@ -21,7 +21,7 @@ struct http_request {
     struct str method_name;
     struct str path;           /* "/a%20b": as sent, valid escapes only; "*" of OPTIONS */
     struct str query;          /* after '?', as sent; empty: none */
-    struct str host;           /* with its port, if any: of the target where that is absolute, else of Host; empty only in HTTP/1.0 */
+    struct str host;           /* with its port, if any, as Host says it (or an absolute target: they must agree); empty only in HTTP/1.0 */
     int minor;                 /* HTTP/1.minor: 0 or 1 */
     bool keep_alive;           /* the client lets the connection live on */
     bool expects_continue;     /* waits for "100 Continue" before it sends its body */
