@@ -187,6 +187,7 @@ void trial_die(struct process *p, uint64_t back_us)
         return;
     trial_line(t, "%-9s dies", p->name);
     trial_mark(t, 0xdead0000u + p->number);
+    trial_freeze(p, false);
     p->up = false;
     p->dies_at = 0;
     t->result->deaths++;
@@ -195,6 +196,18 @@ void trial_die(struct process *p, uint64_t back_us)
         sim_calls_cut(all[i], 300);    /* what had not left the host goes down with it */
     if (back_us > 0)
         clock_set_in(&t->clock.clock, &p->rise, back_us);
+}
+
+void trial_freeze(struct process *p, bool frozen)
+{
+    struct sim_calls *all[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
+    if (p->frozen == frozen)
+        return;
+    trial_line(p->trial, "%-9s %s", p->name, frozen ? "is stopped" : "goes on");
+    p->frozen = frozen;
+    sim_watch_freeze(&p->watch, frozen);
+    for (size_t i = 0; i < countof(all); i++)
+        sim_calls_freeze(all[i], frozen);
 }
 
 void trial_weather(struct process *p, struct sim_weather w) { p->store.calls.weather = p->bus.calls.weather = p->ledger.calls.weather = w; }
@@ -215,7 +228,7 @@ static void process_make(struct trial *t, enum trial_role role, unsigned number)
         p->eyes[i] = (struct eye){.witness.see = seen, .process = p, .engine = "sbl"[i]};
         calls[i]->witness = &p->eyes[i].witness;
     }
-    trial_weather(p, t->fair);
+    trial_weather(p, t->base);
 }
 
 /* ---- the admin -------------------------------------------------------------------------------------------------------------------- */
@@ -357,6 +370,7 @@ static void calm(struct trial *t)
     trial_line(t, "---------  the troubles end");
     for (size_t i = 0; i < t->process_count; i++) {
         trial_weather(&t->processes[i], t->fair);
+        trial_freeze(&t->processes[i], false);
         t->processes[i].dies_at = 0;
         trial_rise(&t->processes[i]);
     }
@@ -401,7 +415,20 @@ static void worlds_open(struct trial *t)
     sim_ledger_world_init(&t->books);
     t->bus.chance = &t->weather.random;
     t->keys = ident_keys_from(str_lit("one secret"), str_lit("another"), str_lit("users"));
-    t->fair = (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &t->weather.random};
+    t->base = t->fair = (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &t->weather.random};
+}
+
+/* In every third trial something goes wrong with calls all day long. */
+static void climate(struct trial *t)
+{
+    static const uint16_t rates[] = {1, 4, 15, 40, 120};
+    if (trial_below(t, 3) > 0)
+        return;
+    t->base.delay_us = 20000 + (uint32_t)trial_below(t, 2 * SECOND_US);
+    for (int f = 0; f < SIM_FAULT_COUNT; f++)
+        t->base.permille[f] = trial_below(t, 2) ? rates[trial_below(t, countof(rates))] : 0;
+    for (size_t i = 0; i < t->process_count; i++)
+        trial_weather(&t->processes[i], t->base);
 }
 
 static void deploy(struct trial *t)
@@ -419,6 +446,7 @@ static void deploy(struct trial *t)
         sale_make(t, i);
     for (size_t i = 0; i < t->sale_count; i++)
         script_write(t, &t->sales[i]);
+    climate(t);
     for (size_t i = 0; i < t->process_count; i++)
         trial_rise(&t->processes[i]);
 }
@@ -435,12 +463,14 @@ static void worlds_close(struct trial *t)
         if (p->up)
             end(p);
         sim_store_close(&p->store), sim_bus_close(&p->bus), sim_ledger_close(&p->ledger);
+        sim_watch_end(&p->watch);
         for (int f = 0; f < SIM_FAULT_COUNT; f++)
             t->result->faults += p->store.calls.faults[f] + p->bus.calls.faults[f] + p->ledger.calls.faults[f];
     }
     if (t->snapshot.buckets)
         sim_snapshot_free(&t->snapshot);
     sim_store_world_end(&t->stock), sim_bus_world_end(&t->bus), sim_ledger_world_end(&t->books);
+    sim_watch_end(&t->redis), sim_watch_end(&t->broker), sim_watch_end(&t->postgres);
     sim_clock_end(&t->clock);
     free(t->verdicts);
 }

@@ -42,7 +42,7 @@ struct process {
     char name[16], owner[24];
     enum trial_role role;
     size_t number;
-    bool up;
+    bool up, frozen;
     unsigned lives;
     struct sim_watch watch;          /* its own wall clock */
     struct sim_random random;
@@ -51,6 +51,7 @@ struct process {
     struct sim_ledger ledger;
     struct eye eyes[3];
     struct alarm rise;
+    uint64_t unasked_us;             /* when a look at the ledger last failed */
     uint64_t dies_at, moments;       /* dies after so many moments of its calls; 0: not yet decided */
     struct desk desk;
     struct order_desk *order;
@@ -87,7 +88,11 @@ struct purchase {
     char request[16];
     bool made;                       /* a bucket took a unit for it */
     size_t times;                    /* how often: more than once only after Redis forgot */
+    bool released;                   /* an operator asked for it */
     struct ident ident;
+    struct token token;
+    int64_t created_ms;
+    uint8_t epoch;
     uint64_t made_us;
     bool acknowledged;               /* a client has heard of it */
     uint64_t shown_us[TRIAL_RANKS];  /* when a client was first shown this rank; 0: never */
@@ -106,13 +111,13 @@ struct person {
     unsigned stage;                  /* 0: his first wish; 1: what the plan adds */
     struct alarm alarm, patience;
     enum trial_act act;
-    struct process *at;              /* where his call is; NULL: none under way */
+    struct process *at, *by;         /* where his call is, NULL: none under way; who answered the last one */
     struct take take;
     struct query query;
     char id[IDENT_ID_TEXT];
     uint64_t began_us;
     bool made_before;
-    unsigned buys_left, asks_left, tries, moving;
+    unsigned buys_left, asks_left, tries, moving, wishes;
     bool done;
     enum reason answer;
 };
@@ -156,9 +161,12 @@ struct trial {
     size_t purchase_count;
     struct trouble troubles[TRIAL_TROUBLES];
     size_t trouble_count;
-    struct sim_weather fair, foul;
+    struct waiter operator;          /* of RELEASE */
+    struct sim_weather fair, base;   /* base: what it is while nothing special is going on */
     bool calm;                       /* faults have stopped */
     bool loses;                      /* Redis may forget in this trial */
+    bool releases;                   /* an operator released something */
+    unsigned greed;                  /* percent of buyers who try again under another name after a release */
     uint64_t lost_us;                /* when it last did; 0: never */
     struct sim_snapshot snapshot;
     struct alarm camera;             /* takes the snapshots */
@@ -177,6 +185,8 @@ void trial_broken(struct trial *t, const char *rule, const char *format, ...) __
 void trial_die(struct process *p, uint64_t back_us);          /* not from within a wake; back_us 0: it stays dead */
 void trial_rise(struct process *p);
 void trial_weather(struct process *p, struct sim_weather w);
+void trial_freeze(struct process *p, bool frozen);
+bool trial_releasing(struct trial *t, size_t most);           /* an operator releases up to so many; false: there is nothing, or he is busy */
 
 /* trial_people.c */
 void trial_people_come(struct trial *t);

@@ -39,9 +39,26 @@ static struct purchase *other_wish(struct person *p)
     return trial_purchase(t, first->sale, other, p->user, p->plan == PLAN_OTHER_SKU ? str_of(first->request) : str_of(request));
 }
 
+/* Under another name, after his wish was released; or one of the old ones again: it must still be as it was. */
+static bool greedy(struct person *p)
+{
+    struct trial *t = p->trial;
+    char request[16];
+    if (p->now->ending != RESERVATION_RELEASED || p->wishes >= 8 || trial_below(t, 100) >= t->greed)
+        return false;
+    p->wishes++;
+    snprintf(request, sizeof request, "again-%u", (unsigned)trial_below(t, p->wishes + 1));
+    if (t->purchase_count + 8 < TRIAL_PURCHASES)
+        p->now = trial_purchase(t, p->now->sale, p->now->sku, p->user, str_of(request));
+    again_in(p, ACT_BUY, soon(p));
+    return true;
+}
+
 /* He knows how his wish ended (or that it never began). */
 static void fulfilled(struct person *p)
 {
+    if (greedy(p))
+        return;
     if (p->asks_left > 0) {
         p->asks_left--;
         again_in(p, (enum trial_act)trial_below(p->trial, 3), soon(p) * 3);
@@ -96,6 +113,7 @@ static void after_query(struct person *p)
 
 static void heard(struct person *p, enum reason reason)
 {
+    p->by = p->at;
     p->at = NULL;
     p->answer = reason;
     clock_unset(&p->trial->clock.clock, &p->patience);
@@ -163,7 +181,7 @@ static void acts(struct waiter *w, enum reason reason, const void *result)
         finished(p);    /* Redis forgot him, and nothing brings him back yet */
         return;
     }
-    if (!at->up) {
+    if (!at->up || at->frozen) {
         again_in(p, p->act, soon(p));
         return;
     }
@@ -251,6 +269,7 @@ static void comes(struct trial *t, struct person *p, const struct person *twin)
 
 void trial_people_come(struct trial *t)
 {
+    t->greed = 25 * (unsigned)trial_below(t, 5);
     size_t n = 8 + trial_below(t, TRIAL_PEOPLE - 8 + 1);
     for (size_t i = 0; i < n; i++) {
         bool twin = i > 0 && t->people[i - 1].plan != PLAN_VANISH && trial_below(t, 10) == 0;

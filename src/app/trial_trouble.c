@@ -27,7 +27,7 @@ static void storm(struct trouble *u)
     for (int f = 0; f < SIM_FAULT_COUNT; f++)
         w.permille[f] = u->chance >> 20 >> f & 1 ? rates[u->chance >> 32 & 3] : 0;
     for (size_t i = 0; i < u->trial->process_count; i++)
-        trial_weather(&u->trial->processes[i], u->on ? w : u->trial->fair);
+        trial_weather(&u->trial->processes[i], u->on ? w : u->trial->base);
 }
 
 static void link_goes(struct trouble *u)
@@ -36,7 +36,7 @@ static void link_goes(struct trouble *u)
     struct sim_calls *calls[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
     static const enum sim_fault ways[] = {SIM_FAULT_ASK_LOST, SIM_FAULT_ANSWER_LOST, SIM_FAULT_LINK_CUT, SIM_FAULT_REFUSED};
     u->calls = calls[u->chance >> 16 & 0xff ? (u->chance >> 16) % 3 : 0];
-    u->calls->weather = u->trial->fair;
+    u->calls->weather = u->trial->base;
     if (u->on)
         u->calls->weather.permille[ways[u->chance >> 32 & 3]] = u->chance >> 40 & 1 ? 1000 : 500;
 }
@@ -60,6 +60,13 @@ static void death(struct trouble *u)
         p->dies_at = p->moments + 1 + (u->chance >> 16) % 300;
 }
 
+static void freeze(struct trouble *u)
+{
+    struct process *p = anybody(u);
+    if (p->up)
+        trial_freeze(p, u->on);
+}
+
 static void massacre(struct trouble *u)
 {
     for (size_t i = 0; i < u->trial->process_count; i++)
@@ -70,28 +77,28 @@ static void massacre(struct trouble *u)
 
 static struct sim_queue *some_queue(struct trouble *u) { return sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), (int32_t)(u->chance % TRIAL_QUEUES)); }
 
+/* Up to twenty messages, from anywhere in the queue. */
 static void echo(struct trouble *u)
 {
-    struct sim_queue *from = some_queue(u), *to = sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), (int32_t)((u->chance >> 8) % TRIAL_QUEUES));
-    size_t n = from->count;
-    for (size_t i = 0; i < n && i < 20; i++)
-        if (from == to)
-            sim_bus_again(&u->trial->bus, from, (int64_t)((u->chance >> 16) % n));
-        else
-            for (int32_t q = 0; q < TRIAL_QUEUES; q++) {
-                struct sim_queue *any = sim_bus_queue(&u->trial->bus, str_lit(MESSAGE_TOPIC), q);
-                if (any->count > i)
-                    sim_bus_again(&u->trial->bus, any, (int64_t)((u->chance >> 16) + i) % (int64_t)any->count);
-            }
+    struct sim_queue *q = some_queue(u);
+    uint64_t n = q->count - (uint64_t)q->min;
+    for (uint64_t i = 0; i < n && i < 20; i++)
+        sim_bus_again(&u->trial->bus, q, q->min + (int64_t)(((u->chance >> 16) + 7 * i) % n));
 }
 
 static void amnesia(struct trouble *u)
 {
     struct sim_queue *q = some_queue(u);
-    sim_bus_lose(q, (int64_t)(q->count - q->count * (u->chance >> 16 & 7) / 8));
+    sim_bus_lose(q, (int64_t)(q->count - (q->count - (size_t)q->min) * (u->chance >> 16 & 7) / 8));
     sim_bus_break(&u->trial->bus);
     for (size_t i = 0; i < u->trial->process_count; i++)
         sim_calls_cut(&u->trial->processes[i].bus.calls, 0);
+}
+
+static void retention(struct trouble *u)
+{
+    struct sim_queue *q = some_queue(u);
+    sim_bus_forget(q, q->min + ((int64_t)q->count - q->min) * (int64_t)(u->chance >> 16 & 7) / 8);
 }
 
 static void hold(struct trouble *u)
@@ -147,6 +154,7 @@ static void befall(struct trouble *u)
     case TROUBLE_LEDGER_AWAY: t->books.away = u->on; return;
     case TROUBLE_HOLD: hold(u); return;
     case TROUBLE_CLOCK: clock_jumps(u); return;
+    case TROUBLE_FREEZE: freeze(u); return;
     default: break;
     }
     if (!u->on)
@@ -156,6 +164,8 @@ static void befall(struct trouble *u)
     case TROUBLE_MASSACRE: massacre(u); return;
     case TROUBLE_ECHO: echo(u); return;
     case TROUBLE_AMNESIA: amnesia(u); return;
+    case TROUBLE_RETENTION: retention(u); return;
+    case TROUBLE_RELEASE: trial_releasing(t, 1 + u->chance % 12); return;
     case TROUBLE_RECONNECT: sim_bus_break(&t->bus); return;
     default: forgets(u); return;
     }

@@ -68,9 +68,12 @@ static void end(struct sim_call *call)
 static void go_on(struct sim_call *call)
 {
     uint64_t next = sooner(call->act_us, call->again_us);
-    if (call->slot.waiter)
+    bool waits = call->slot.waiter && sooner(call->answer_us, call->deadline_us) != SIM_NEVER;
+    if (waits && !call->of->frozen)
         next = sooner(next, sooner(call->answer_us, call->deadline_us));
-    if (next == SIM_NEVER)
+    if (next == SIM_NEVER && waits)
+        clock_unset(call->of->clock, &call->alarm);
+    else if (next == SIM_NEVER)
         end(call);
     else
         clock_set(call->of->clock, &call->alarm, next);
@@ -128,7 +131,9 @@ static void ring(struct waiter *w, enum reason reason, const void *result)
         act(call, now_us);
     else if (call->again_us <= now_us)
         act_again(call);
-    if (call->answer_us <= now_us)
+    if (call->of->frozen)
+        ;
+    else if (call->answer_us <= now_us)
         call->answer_us = SIM_NEVER, wake(call, call->reason, call->result);
     else if (call->deadline_us <= now_us)
         call->deadline_us = SIM_NEVER, wake(call, REASON_TIMED_OUT, NULL);
@@ -213,5 +218,14 @@ void sim_calls_cut(struct sim_calls *c, uint16_t lost_permille)
             call->act_us = call->again_us = SIM_NEVER;
         }
         go_on(call);
+    }
+}
+
+void sim_calls_freeze(struct sim_calls *c, bool frozen)
+{
+    c->frozen = frozen;
+    for (struct link *at = c->flying.next, *next; at != &c->flying; at = next) {
+        next = at->next;
+        go_on(list_entry(at, struct sim_call, link));
     }
 }

@@ -43,6 +43,7 @@ struct sim_calls {             /* of one handle */
     size_t count;
     uint64_t faults[SIM_FAULT_COUNT];
     struct sim_witness *witness;    /* NULL: nobody looks */
+    bool frozen;               /* whoever asks is stopped: what was asked goes on, and nobody hears of it until he goes on */
 };
 void sim_calls_init(struct sim_calls *c, struct clock *clock, uint32_t budget_ms);
 /* Forgets every call: their waiters are not woken. Not from within a wake. */
@@ -50,6 +51,7 @@ void sim_calls_end(struct sim_calls *c);
 /* Every connection breaks: what was done but has not answered yet answers LINK_LOST; what is still on its way there arrives, or does not
  * (so many of a thousand). Not from within a wake. */
 void sim_calls_cut(struct sim_calls *c, uint16_t lost_permille);
+void sim_calls_freeze(struct sim_calls *c, bool frozen);
 
 struct sim_call {
     struct slot slot;

@@ -71,9 +71,56 @@ static struct sim_watch *worn(struct clock *c) { return container_of(c, struct s
 
 static int64_t watch_now_ms(struct clock *c) { return now_ms(&worn(c)->of->clock) + worn(c)->ahead_ms; }
 static uint64_t watch_mono_us(struct clock *c) { return worn(c)->of->mono_us; }
-static void watch_set(struct clock *c, struct alarm *a, uint64_t due_us) { set(&worn(c)->of->clock, a, due_us); }
-static void watch_unset(struct clock *c, struct alarm *a) { unset(&worn(c)->of->clock, a); }
+
+static void watch_wind(struct sim_watch *w)
+{
+    const struct heap_item *first = heap_first(&w->alarms);
+    if (first && !w->frozen)
+        set(&w->of->clock, &w->first, first->due);
+    else
+        unset(&w->of->clock, &w->first);
+}
+
+/* One at a time: what it does may freeze the watch or move the others. */
+static void watch_rings(struct waiter *waiter, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct sim_watch *w = container_of(container_of(waiter, struct alarm, waiter), struct sim_watch, first);
+    struct alarm *alarm = heap_first(&w->alarms)->what;
+    heap_remove(&w->alarms, &alarm->place);
+    watch_wind(w);
+    alarm->waiter.wake(&alarm->waiter, REASON_OK, NULL);
+}
+
+static void watch_set(struct clock *c, struct alarm *a, uint64_t due_us)
+{
+    check(a->waiter.wake != NULL);
+    a->due_us = due_us;
+    heap_put(&worn(c)->alarms, a, &a->place, due_us);
+    watch_wind(worn(c));
+}
+
+static void watch_unset(struct clock *c, struct alarm *a)
+{
+    heap_remove(&worn(c)->alarms, &a->place);
+    watch_wind(worn(c));
+}
 
 static const struct clock_ops watch_ops = {.name = "watch", .now_ms = watch_now_ms, .mono_us = watch_mono_us, .set = watch_set, .unset = watch_unset};
 
-void sim_watch_init(struct sim_watch *w, struct sim_clock *of) { *w = (struct sim_watch){.clock = {&watch_ops}, .of = of}; }
+void sim_watch_init(struct sim_watch *w, struct sim_clock *of)
+{
+    *w = (struct sim_watch){.clock = {&watch_ops}, .of = of, .first.waiter.wake = watch_rings};
+}
+
+void sim_watch_end(struct sim_watch *w)
+{
+    unset(&w->of->clock, &w->first);
+    heap_free(&w->alarms);
+}
+
+void sim_watch_freeze(struct sim_watch *w, bool frozen)
+{
+    w->frozen = frozen;
+    watch_wind(w);
+}

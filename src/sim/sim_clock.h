@@ -30,7 +30,12 @@ struct sim_watch {
     struct clock clock;    /* the port */
     struct sim_clock *of;
     int64_t ahead_ms;
+    struct heap alarms;    /* of whoever wears it */
+    struct alarm first;    /* in `of`, for the earliest of them */
+    bool frozen;           /* its wearer is stopped: nothing rings; what fell due rings when it goes on */
 };
 void sim_watch_init(struct sim_watch *w, struct sim_clock *of);
+void sim_watch_end(struct sim_watch *w);    /* forgets every alarm */
+void sim_watch_freeze(struct sim_watch *w, bool frozen);
 /* The wall clock jumps, as wall clocks do; monotonic time knows nothing of it. */
 void sim_clock_jump(struct sim_clock *c, int64_t by_ms);
