@@ -139,6 +139,8 @@ static void one_case(struct cutting *c, const struct cut_call *call, enum cut cu
 {
     if (call->begin)
         call->begin(n);
+    if (c->ready && !c->world->run(c->world, c->ready, NULL, c->recover_ms))
+        fail_msg("not connected again before %s", call->name);
     struct one o = {.waiter = {.wake = woken, .budget_ms = c->budget_ms}};
     cut_arm(c->relay, cut, c->budget_ms / 3);
     uint64_t began = uv_hrtime();
