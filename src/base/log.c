@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "json.h"
 
-static enum severity least_level = LEVEL_INFO;
+static _Atomic enum severity least_level = LEVEL_INFO;    /* changed while threads write */
 static const char *role;
 static int out = STDERR_FILENO;
 
 static const char *const names[] = {"debug", "info", "warn", "error", "fatal"};
 
-void log_level_set(enum severity least) { least_level = least; }
+void log_level_set(enum severity least) { atomic_store_explicit(&least_level, least, memory_order_relaxed); }
 void log_role_set(const char *name) { role = name; }
 void log_to(int fd) { out = fd; }
 
@@ -28,7 +29,7 @@ bool log_level_parse(struct str name, enum severity *level)
 
 struct log_line log_event(enum severity level, const char *event)
 {
-    struct log_line l = {.on = level >= least_level};
+    struct log_line l = {.on = level >= atomic_load_explicit(&least_level, memory_order_relaxed)};
     if (!l.on)
         return l;
     struct timespec now;

@@ -10,11 +10,8 @@ typedef size_t element_count;
 typedef int element_count;
 #endif
 
-static redisReplyObjectFunctions bounded, theirs;    /* the same for every reader */
-
-static bool take(const redisReadTask *task, size_t bytes)
+static bool take(struct redis_reader *r, size_t bytes)
 {
-    struct redis_reader *r = task->privdata;
     if (bytes > r->most - r->held)
         return false;
     r->held += bytes;
@@ -23,14 +20,15 @@ static bool take(const redisReadTask *task, size_t bytes)
 
 static void *create_string(const redisReadTask *task, char *text, size_t len)
 {
-    return take(task, len) ? theirs.createString(task, text, len) : NULL;
+    struct redis_reader *r = task->privdata;
+    return take(r, len) ? r->theirs->createString(task, text, len) : NULL;
 }
 
 static void *create_array(const redisReadTask *task, element_count elements)
 {
-    const struct redis_reader *r = task->privdata;
+    struct redis_reader *r = task->privdata;
     size_t each = sizeof(redisReply *) + sizeof(redisReply);
-    return elements >= 0 && (size_t)elements <= r->most / each && take(task, (size_t)elements * each) ? theirs.createArray(task, elements) : NULL;
+    return elements >= 0 && (size_t)elements <= r->most / each && take(r, (size_t)elements * each) ? r->theirs->createArray(task, elements) : NULL;
 }
 
 void redis_reader_open(struct redis_reader *r, size_t most)
@@ -38,12 +36,11 @@ void redis_reader_open(struct redis_reader *r, size_t most)
     redis_reader_close(r);
     *r = (struct redis_reader){.reader = redisReaderCreate(), .most = most};
     check(r->reader != NULL);
-    if (!theirs.createArray) {
-        theirs = bounded = *r->reader->fn;
-        bounded.createString = create_string;
-        bounded.createArray = create_array;
-    }
-    r->reader->fn = &bounded;
+    r->theirs = r->reader->fn;
+    r->ours = *r->theirs;
+    r->ours.createString = create_string;
+    r->ours.createArray = create_array;
+    r->reader->fn = &r->ours;
     r->reader->privdata = r;
 }
 

@@ -9,6 +9,7 @@
 struct redis_reader {
     redisReader *reader;    /* feed this one */
     size_t most, held;      /* bytes of memory a reply may take; that the one being read has taken, about */
+    redisReplyObjectFunctions ours, *theirs;    /* what hiredis makes replies with */
 };
 /* Fresh, whatever was there before is freed; all zero at birth. Must not move while it is open. */
 void redis_reader_open(struct redis_reader *, size_t most);

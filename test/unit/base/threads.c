@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the threads of a process share: metrics and the log. No count is lost and no line is torn, while another thread reads and changes the level.
+ * Says most under `make tsan`. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "log.h"
+#include "metric.h"
+
+#define THREADS 4
+#define ROUNDS 3000
+
+static void *write_on(void *arg)
+{
+    for (int64_t i = 0; i < ROUNDS; i++) {
+        metric_one(METRIC_LATE_ANSWERS);
+        struct log_line l = log_event(LEVEL_WARN, "shared");
+        log_i64(&l, "thread", (int64_t)(intptr_t)arg);
+        log_i64(&l, "round", i);
+        log_end(&l);
+    }
+    return NULL;
+}
+
+static const char *a_name(unsigned index) { return index < METRIC_LABELS ? "name" : NULL; }
+
+static void lines_and_counts_of_many_threads(void **state)
+{
+    (void)state;
+    static const metric_label_name names[METRIC_LABEL_TABLES] = {a_name, a_name, a_name, a_name, a_name};
+    pthread_t threads[THREADS];
+    FILE *lines = tmpfile();
+    assert_non_null(lines);
+    log_to(fileno(lines));
+    uint64_t before = metric_read(METRIC_LATE_ANSWERS, 0);
+    for (intptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_on, (void *)i), 0);
+    for (int i = 0; i < 50; i++) {
+        struct buf text = buf_growing(1 << 20);
+        metric_expose(&text, names);
+        assert_true(buf_ok(&text) && text.len > 0);
+        buf_free(&text);
+        log_level_set(i % 2 ? LEVEL_INFO : LEVEL_WARN);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    log_to(STDERR_FILENO);
+    assert_int_equal(metric_read(METRIC_LATE_ANSWERS, 0) - before, THREADS * ROUNDS);
+
+    int next[THREADS] = {0}, thread, round;
+    char line[256];
+    rewind(lines);
+    for (int n = 0; n < THREADS * ROUNDS; n++) {
+        assert_non_null(fgets(line, sizeof line, lines));
+        const char *at = strstr(line, "\"event\":\"shared\"");
+        assert_true(line[0] == '{' && at && sscanf(at, "\"event\":\"shared\",\"thread\":%d,\"round\":%d}", &thread, &round) == 2);
+        assert_int_equal(round, next[thread]++);
+    }
+    assert_null(fgets(line, sizeof line, lines));
+    fclose(lines);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_and_counts_of_many_threads)};
+    return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
+}
