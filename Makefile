@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What one types. The work is done by tools/ and Meson; each line here only says which of them. `make help` lists it.
 USERS ?= 60000
+SECONDS ?= 60
+SEED ?= 1
+SEEDS ?= 20000
 
 build:    ## compile into build/ (the default)
 	@tools/setup build
@@ -20,6 +23,8 @@ buy:      ## one purchase, told step by step
 	@tools/run do buy
 rush:     ## USERS=60000 users at once, then the proof
 	@tools/run do rush --users $(USERS)
+sim: build ## SEEDS=20000 imagined deployments, each with its own troubles, from seed SEED=1 on: a few minutes
+	@build/seckill sim $(SEED) --seeds $(SEEDS)
 demo: build ## the same sale in one process, in memory, nothing installed
 	@build/seckill demo
 
@@ -30,16 +35,18 @@ test-fast: ## the tests that need no server, in under half a minute
 check:    ## shell scripts looked over, warnings as errors with gcc and clang
 	@tools/setup ci
 	@tools/check
-asan:     ## the fast tests under AddressSanitizer and UBSan
-	@tools/setup test
-	@SECKILL_TEST_BUILD=build-asan tools/test --fast --buildtype=debug -Db_sanitize=address,undefined
+asan:     ## all tests but the live ones under AddressSanitizer and UBSan
+	@SECKILL_TEST_BUILD=build-asan SECKILL_TEST_PATIENCE=5 tools/test --without live --buildtype=debugoptimized -Db_sanitize=address,undefined
+tsan:     ## what threads share under ThreadSanitizer: the fast tests, and a sale with three access threads
+	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --fast --buildtype=debugoptimized -Db_sanitize=thread
+	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --only threads --buildtype=debugoptimized -Db_sanitize=thread
 clang:    ## compile with clang into build-clang/
 	@tools/setup ci
 	@CC=clang tools/build build-clang -Dwerror=true
-fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for a minute
+fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for SECONDS=60
 	@tools/setup ci
-	@tools/fuzz
+	@tools/fuzz $(SECONDS)
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush demo test test-fast check asan clang fuzz help
+.PHONY: build run stop reset status logs buy rush demo sim test test-fast check asan tsan clang fuzz help

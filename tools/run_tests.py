@@ -109,10 +109,12 @@ def run(test, build, logs, forgiven):
     return result
 
 
-def selected(tests, fast, only):
+def selected(tests, fast, only, without):
     for test in tests:
         suites = {s.split(":")[-1] for s in test["suite"]}
         if fast and not suites & {"unit", "memory", "scenario", "fast"}:
+            continue
+        if without in suites:
             continue
         if only and only not in test["name"] and only not in suites:
             continue
@@ -140,9 +142,10 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--without")
     args = parser.parse_args()
     listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(args.build)], check=True, capture_output=True).stdout)
-    tests = list(selected(listed, args.fast, args.only))
+    tests = list(selected(listed, args.fast, args.only, args.without))
     logs = args.build / "test-logs"
     logs.mkdir(exist_ok=True)
     began = time.monotonic()
