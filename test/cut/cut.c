@@ -56,6 +56,8 @@ struct cut_relay {
     bool fell, down, closing;
     uint64_t requests;
     int port;
+    void (*hook)(void *arg, char *bytes, size_t size);
+    void *hook_arg;
 };
 
 static const char *const names[] = {
@@ -292,6 +294,8 @@ static void came(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         return;
     }
     if (from == &p->server) {
+        if (r->hook)
+            r->hook(r->hook_arg, b->base, (size_t)n);
         if (!cut_answer(p, b->base, (size_t)n))
             pass(&p->client, b->base, (size_t)n);
         return;
@@ -414,6 +418,12 @@ struct cut_relay *cut_open(uv_loop_t *loop, const char *listen, const char *targ
 }
 
 /* ---- for everybody ---------------------------------------------------------------------------------------------------------------- */
+
+void cut_hook(struct cut_relay *r, void (*hook)(void *, char *, size_t), void *arg)
+{
+    r->hook = hook;
+    r->hook_arg = arg;
+}
 
 int cut_port(const struct cut_relay *r) { return r->port; }
 bool cut_fell(const struct cut_relay *r) { return r->fell; }

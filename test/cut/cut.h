@@ -18,6 +18,8 @@ bool cut_parse(const char *name, enum cut *out);
 struct cut_relay;
 /* Addresses are HOST:PORT (an IPv4 address; port 0: any) or unix:PATH. NULL: it cannot listen there. */
 struct cut_relay *cut_open(uv_loop_t *loop, const char *listen, const char *target);
+/* Every answer passes by `hook` first, which may write into it but not change its length: for addresses that an answer names. */
+void cut_hook(struct cut_relay *relay, void (*hook)(void *arg, char *bytes, size_t size), void *arg);
 int cut_port(const struct cut_relay *relay);                      /* where it listens */
 void cut_arm(struct cut_relay *relay, enum cut cut, uint32_t late_ms);    /* late_ms: of LATE_ANSWER */
 bool cut_fell(const struct cut_relay *relay);                     /* the last one armed has met its request */

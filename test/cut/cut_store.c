@@ -175,10 +175,12 @@ static void ask_holdings(struct waiter *w)
     store_holdings(cut, &ask, w);
 }
 
+static enum reason first_verdict(const void *result) { return ((const struct batch_result *)result)->verdicts[0]; }
+
 static const struct cut_call calls[] = {
     {"reserve", begin_reserve, ask_reserve, has_entry, reserve_again, one_entry},
-    {"settle", begin_settle, ask_settle, is_ordered, NULL, one_entry},
-    {"restock", begin_restock, ask_restock, has_unit, NULL, one_unit},
+    {"settle", begin_settle, ask_settle, is_ordered, NULL, one_entry, first_verdict},
+    {"restock", begin_restock, ask_restock, has_unit, NULL, one_unit, first_verdict},
     {"install", begin_install, ask_install, has_version, NULL, NULL},
     {"look", NULL, ask_look, NULL, NULL, NULL},
     {"due", NULL, ask_due, NULL, NULL, NULL},

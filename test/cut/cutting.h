@@ -13,6 +13,7 @@ struct cut_call {
     bool (*happened)(void);                         /* on the straight way; NULL: it only reads, and nothing can happen */
     bool (*repeated)(enum reason);                  /* is that an answer to the same call once more? NULL: any of fate DONE */
     void (*twice)(void);                            /* looks that it has happened once only; may be NULL */
+    enum reason (*verdict)(const void *result);     /* with OK: what the answer says of the one item; NULL: OK says it */
 };
 struct cutting {
     struct world *world;                            /* its engine goes through the relay */

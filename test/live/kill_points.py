@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kill point (spec/killpoint.def), several times: a process is started with the point armed, works in sales under load, dies there, and is
+seen to have died there. Small sales of 50 units to 200 shoppers go on all the while. In the end nobody is owed anything: who heard QUEUED is
+ORDERED or RELEASED with a reason, all is sold, the audit finds nothing.
+
+  kill_points.py [--kills N] [--seed N] [POINT...]      3 kills of each; where points are named, only at those
+
+Beside what dies there always is: one door that stays open, one that has never heard of the broker (so that the janitor has work), a second client
+that sends what cannot be read and messages of people who have bought already (so that the consumer parks, and units come back).
+"""
+import argparse
+import http.client
+import itertools
+import json
+import os
+import pathlib
+import random
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+
+import broker
+from sale import OPEN, ROOT, SECKILL, Sale, Wrong, right, until
+from shoppers import Shoppers
+
+CHAINS = {"access": 1, "order": 6, "relay": 2, "janitor": 3, "admin": 1}    # processes of a role that die beside each other
+PASSES = {"access": 5, "order": 2, "relay": 3, "janitor": 2, "admin": 2}    # at most at which pass
+ONCE = {"CREATE_ASKED", "CREATE_ANSWERED", "HAND_ASKED", "HAND_ANSWERED"}   # passed once by an activity's way
+WAIT = 40                                                                   # seconds until a point must have been reached
+
+
+def points():
+    """[(name, role)] of the table."""
+    text = (ROOT / "spec/killpoint.def").read_text()
+    return [(name, role) for name, roles in re.findall(r'^POINT\((\w+),\s+"([^"]*)"', text, re.M) for role in roles.split()]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Deaths:
+    def __init__(self, sale, crowd, seed):
+        self.sale, self.crowd, self.seed = sale, crowd, seed
+        self.count, self.faults, self.seconds = 0, [], {}
+        self.stop = False
+        self.names = (f"k{i}" for i in itertools.count())
+
+    # ---- one process
+
+    def start(self, role, log, kill=None):
+        """(process, its public or admin port)"""
+        port = free_port()
+        env = self.sale.environ | {"SECKILL_ADMIN_LISTEN" if role == "admin" else "SECKILL_HTTP_LISTEN": f"127.0.0.1:{port}", "SECKILL_ACCESS_THREADS": "1"}
+        if kill:
+            env |= {"SECKILL_TEST_HOOKS": "1", "SECKILL_KILL": kill}
+        with open(log, "wb") as out:
+            process = subprocess.Popen([SECKILL, "serve", "--roles", role], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self.sale.extra.append(process)
+        if role in ("access", "admin"):
+            until(f"{role} listens", 20, lambda: self.sale.listens(port) or process.poll() is not None)
+        return process, port
+
+    def die(self, role, point, chance):
+        """One death; Wrong where the point was not what killed it."""
+        passes = 1 if point in ONCE else chance.randint(1, PASSES[role])
+        log = self.sale.dir / f"{role}-{point}-{threading.get_ident()}-{self.count}.log"
+        began = time.monotonic()
+        process, port = self.start(role, log, f"{point}:{passes}")
+        try:
+            if role == "access":
+                self.crowd.doors.append(port)
+            if role == "admin":
+                self.sales_until_dead(process, port)
+            process.wait(max(1, WAIT - (time.monotonic() - began)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Wrong(f"{role} did not reach {point} (pass {passes}) in {WAIT} s:\n{log.read_text()[-800:]}")
+        finally:
+            if role == "access" and port in self.crowd.doors:
+                self.crowd.doors.remove(port)
+        self.sale.extra.remove(process)
+        said = f'"event":"killpoint","point":"{point}"'
+        right(f"{role} died at {point}, by SIGKILL: {process.returncode}\n{log.read_text()[-800:]}", process.returncode == -9 and said in log.read_text())
+        log.unlink()
+        self.count += 1
+        self.seconds[point] = self.seconds.get(point, 0) + time.monotonic() - began
+
+    # ---- activities: made by whoever is to die of it, finished by another
+
+    def sales_until_dead(self, process, port):
+        for _ in range(5):
+            self.make(next(self.names), port)
+            if process.poll() is not None:
+                return
+
+    def make(self, name, port=None):
+        """create, warm, open; a step whose caller heard nothing is asked of the process that stays."""
+        skus = [{"sku_id": f"sku_{name}", "stock": self.crowd.units, "price": 100, "currency": "CNY"}]
+        body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "buckets": 3, "skus": skus}
+        for path, what in [("", body), (f"/{name}/warm", ""), (f"/{name}/open", "")]:
+            try:
+                answer = self.sale.ask("POST", f"/admin/v1/activities{path}", what, port=port or self.sale.admin_port)
+            except (OSError, http.client.HTTPException):
+                answer = self.sale.admin("POST", path, what)
+                port = None
+            right(f"activity {name}{path}: {answer}", answer.status in (200, 201))
+        self.crowd.open(name)
+
+    def feed(self):
+        """There always is something to buy."""
+        while not self.stop:
+            if self.crowd.left() < self.crowd.users:
+                self.make(next(self.names))
+            time.sleep(0.05)
+
+    # ---- what makes the rarer points passable
+
+    def trouble(self):
+        """Messages that cannot be read; and messages of people who have bought, on units that are still there."""
+        client, number = broker.Broker(self.sale.broker.port), itertools.count()
+        template = None
+        while not self.stop:
+            client.send(broker.CREATE, b'{"schema_version":1,"hello":"world"}', "garbage", next(number) % 8)
+            template = template or next((m.json for m in client.read(broker.CREATE) if m.key != "garbage"), None)
+            rows = self.sale.sql("""select o.activity_id, o.sku_id, o.user_id, t.inventory_token_id from
+                (select * from orders order by created_at desc limit 20) o join lateral
+                (select * from inventory_token where activity_id = o.activity_id and status = 'AVAILABLE' limit 1) t on true limit 2""") if template else []
+            for activity, sku, user, token in rows:
+                n = next(number)
+                own = template["reservation_id"][4:18] + f"{n:04d}" + template["reservation_id"][22:]
+                body = template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
+                                   "request_id": f"forged{n}", "inventory_token_id": token}
+                client.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], n % 8)
+            time.sleep(0.3)
+
+    # ---- all of them
+
+    def chain(self, role, todo, number):
+        chance = random.Random(f"{self.seed}/{role}/{number}")
+        while True:
+            try:
+                point = todo.pop()
+            except IndexError:
+                return
+            try:
+                self.die(role, point, chance)
+            except Exception as e:
+                self.faults.append(f"{role} {point}: {e!r}" if not isinstance(e, Wrong) else str(e))
+
+    def run(self, wanted, kills):
+        chains = []
+        for role, wide in CHAINS.items():
+            todo = [name for name, r in wanted if r == role] * kills
+            random.Random(f"{self.seed}/{role}").shuffle(todo)
+            chains += [threading.Thread(target=self.chain, args=(role, todo, i), daemon=True) for i in range(wide if todo else 0)]
+        helpers = [threading.Thread(target=f, daemon=True) for f in (self.feed, self.trouble)]
+        for t in helpers + chains:
+            t.start()
+        for t in chains:
+            t.join()
+        self.stop = True
+        for t in helpers:
+            t.join()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SECKILL_TEST_SEED") or 1))
+    parser.add_argument("points", nargs="*")
+    args = parser.parse_args()
+    wanted = [(name, role) for name, role in points() if not args.points or name in args.points]
+    right(f"known points among {args.points}", wanted)
+    sale = Sale("access admin")
+    began = time.monotonic()
+    crowd = Shoppers(sale, args.seed)
+    deaths = Deaths(sale, crowd, args.seed)
+    mute, port = deaths.sale.serve("access", SECKILL_ROCKETMQ_NAMESRV="127.0.0.1:1")
+    crowd.doors.append(port)
+    # What stays alive where nothing of the role is to die, so that the road goes on.
+    for role in CHAINS:
+        if role not in ("access", "admin") and role not in {r for _, r in wanted}:
+            deaths.start(role, sale.dir / f"{role}-stays.log")
+    deaths.run(wanted, args.kills)
+    for fault in deaths.faults:
+        print(f"not ok - {fault}", flush=True)
+    killed = time.monotonic() - began
+    for role in ("order", "relay", "janitor"):
+        deaths.start(role, sale.dir / f"{role}-after.log")
+    try:
+        crowd.finish(90)
+        queued, released = crowd.end(90)
+    except Wrong as e:
+        print(f"    {e}")
+        print(f"not ok - after {deaths.count} deaths everything ends well (seed {args.seed})", flush=True)
+        return 1
+    for name in dict.fromkeys(name for name, _ in wanted):
+        if name in deaths.seconds:
+            print(f"ok - killed at {name}, {args.kills} times in each of its roles ({deaths.seconds[name]:.1f} s)")
+    print(f"ok - after {deaths.count} deaths in {killed:.0f} s, {len(crowd.sales)} sales sold out, {queued} heard QUEUED, {released} of them RELEASED with a reason, "
+          f"the audit finds nothing ({time.monotonic() - began:.0f} s, seed {args.seed})", flush=True)
+    return 1 if deaths.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A crowd that does not give up: every shopper repeats the same request at another door until he is told something final, whatever dies
+meanwhile. It remembers what each was told, and asks the stores in the end whether that was the truth."""
+import collections
+import http.client
+import itertools
+import json
+import random
+import threading
+import time
+
+from sale import Wrong, right, same, until
+
+FINAL = {"QUEUED", "ORDERED", "RELEASED", "ALREADY_PURCHASED", "SOLD_OUT"}
+
+
+class Shoppers:
+    """`doors`: the ports one may knock at; they may come and go. Sales are added while it runs; the crowd goes through them in turn."""
+
+    def __init__(self, sale, seed, workers=12, units=50, users=200, patience=60):
+        self.sale, self.units, self.users, self.patience = sale, units, users, patience
+        self.doors, self.sales, self.told, self.lost = [sale.port], [], {}, []
+        self.lock, self.over = threading.Lock(), False
+        self.waiting, self.heard = collections.deque(), collections.Counter()
+        self.threads = [threading.Thread(target=self.work, args=(random.Random(f"{seed}/{i}"),), daemon=True) for i in range(workers)]
+        for t in self.threads:
+            t.start()
+
+    def open(self, activity):
+        """A sale has begun."""
+        with self.lock:
+            self.sales.append(activity)
+            self.waiting.extend((activity, f"u{i}") for i in range(self.users))
+
+    def left(self):
+        return len(self.waiting)
+
+    def work(self, chance):
+        while True:
+            with self.lock:
+                who = self.waiting.popleft() if self.waiting else None
+                if who is None and self.over:
+                    return
+            if who is None or not self.shop(chance, *who):
+                time.sleep(0.01)
+
+    def shop(self, chance, activity, user, patience=None):
+        """Asks once. Not final: to the end of the line, for where one bucket is empty somebody else must buy first."""
+        patience = patience or time.monotonic() + self.patience
+        try:
+            answer = self.sale.buy(activity, user, port=chance.choice(self.doors), timeout=5)
+            code = answer["code"]
+        except (OSError, http.client.HTTPException) as e:
+            answer, code = None, type(e).__name__
+        with self.lock:
+            self.heard[code] += 1
+            if code in FINAL:
+                self.told[activity, user] = (code, answer["reservation_id"])
+            elif time.monotonic() < patience:
+                self.waiting.append((activity, user, patience))
+            else:
+                self.lost.append((activity, user, code))
+        return code in FINAL
+
+    def finish(self, seconds):
+        """Everybody has heard something final."""
+        try:
+            until("everybody in the crowd is answered", seconds, lambda: not self.waiting)
+        except Wrong as e:
+            raise Wrong(f"{e}: {self.known()}") from None
+        self.over = True
+        for t in self.threads:
+            t.join(self.patience)
+        same("shoppers who were never told anything final", self.lost[:5], [])
+
+    def known(self):
+        return f"{len(self.waiting)} wait; {len(self.sales)} sales; heard lately: {self.heard.most_common(12)}"
+
+    def fates(self):
+        """reservation_id → (outcome, reason) of every verdict."""
+        return {r: (o, why) for r, o, why in self.sale.sql("select reservation_id, outcome, coalesce(reason, '') from consumer_inbox")}
+
+    def settled(self):
+        """Who heard QUEUED has a verdict."""
+        fates = self.fates()
+        return all(r in fates for code, r in self.told.values() if code == "QUEUED")
+
+    def end(self, seconds):
+        """All is decided, every unit is sold, what was told was true, and the audit finds nothing."""
+        queued = [r for code, r in self.told.values() if code == "QUEUED"]
+        until("everybody who heard QUEUED has a verdict", seconds, self.settled)
+        until("every unit is sold", seconds, self.sweep)
+        until("all is read and told", seconds, self.sale.drained)
+        fates = self.fates()
+        for (activity, user), (code, reservation) in self.told.items():
+            if reservation and code in ("QUEUED", "ORDERED", "RELEASED"):
+                outcome, why = fates[reservation]
+                right(f"{user} of {activity} was told {code}, and it is {outcome}", code in ("QUEUED", outcome))
+                right(f"a reason for {reservation}", outcome == "ORDERED" or why)
+        same("activities that did not sell all", self.unsold(), [])
+        self.sale.proved()
+        return len(queued), sum(1 for r in queued if fates[r][0] == "RELEASED")
+
+    def unsold(self):
+        sold = dict(self.sale.sql("select activity_id, count(*) from orders group by 1"))
+        return [a for a in self.sales if int(sold.get(a, 0)) != self.units]
+
+    late = itertools.count()
+
+    def sweep(self):
+        """Those who come late get what was given back. True: nothing is left."""
+        left = self.unsold()
+        for activity in left:
+            for _ in range(5):
+                try:
+                    self.sale.buy(activity, f"late{next(self.late)}", timeout=5)
+                except (OSError, http.client.HTTPException):
+                    pass
+        return not left
