@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows of spec/bound.def that nothing else fills: each queue and pool of core is filled to the brim, one more is refused as the row says, what is held
+ * never grows, and once it empties it takes again. (Which test fills which row: docs/bounds.md.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "conservation.h"
+#include "control.h"
+#include "fake.h"
+#include "janitor.h"
+#include "message.h"
+#include "order.h"
+#include "query.h"
+#include "relay.h"
+#include "reservation.h"
+
+static struct fake k;
+
+/* Every call of this kind is left unanswered until its own deadline. */
+static void mute(enum fake_op op)
+{
+    k.inject_op = op;
+    k.inject = REASON_TIMED_OUT;
+    k.silent = true;
+}
+
+static void heal(void)
+{
+    k.inject = REASON_OK;
+    k.silent = false;
+}
+
+/* ---- access: messages not yet confirmed, states waiting to be told, attempts --------------------------------------------------------------- */
+
+static struct settler settler;
+static struct publisher publisher;
+
+static void open_both(size_t pending)
+{
+    struct settler_options told = settler_options_default();
+    struct publisher_options announced = publisher_options_default();
+    told.pending = announced.pending = pending;
+    told.batch = announced.batch = 2;
+    told.calls = announced.sends = 1;
+    fake_init(&k);
+    assert_true(settler_init(&settler, &k.store, &k.clock.clock, &k.random.random, told));
+    assert_true(publisher_init(&publisher, &k.bus, &k.clock.clock, &k.random.random, &settler, &k.keys, announced));
+}
+
+static void close_both(void)
+{
+    heal();
+    fake_pass(&k, 20000);
+    assert_int_equal(publisher_held(&publisher) + settler_held(&settler), 0);
+    publisher_free(&publisher);
+    settler_free(&settler);
+    fake_end(&k);
+}
+
+static void messages_not_yet_confirmed(void **state)
+{
+    (void)state;
+    open_both(8);
+    struct entry e = fake_entry(&k, str_lit("user"), RESERVATION_RESERVED, 0);
+    struct publish_ask ask = {.bucket = {str_lit("act"), 1, 0}, .user = str_lit("user"), .entry = &e};
+    mute(FAKE_SEND);
+    for (int i = 0; i < 8; i++)
+        assert_true(publish_start(&publisher, &ask, NULL));
+    for (int i = 0; i < 1000; i++)
+        assert_false(publish_start(&publisher, &ask, NULL));
+    fake_pass(&k, 100);
+    assert_int_equal(publisher_held(&publisher), 8);
+    assert_int_equal(k.calls[FAKE_SEND], 1);    /* sends in flight are bounded, too */
+    heal();
+    fake_pass(&k, 10000);
+    assert_true(publish_start(&publisher, &ask, NULL));
+    close_both();
+}
+
+static struct settle_ask state_of_one(void)
+{
+    struct entry e = fake_entry(&k, str_lit("user"), RESERVATION_RESERVED, 0);
+    return (struct settle_ask){.bucket = {str_lit("act"), 1, 0}, .user = str_lit("user"), .ident = e.ident, .to = RESERVATION_PUBLISHED};
+}
+
+static void states_waiting_to_be_told(void **state)
+{
+    (void)state;
+    open_both(8);
+    struct settle_ask ask = state_of_one();
+    mute(FAKE_SETTLE);
+    for (int i = 0; i < 8; i++)
+        assert_true(settler_ask(&settler, &ask));
+    for (int i = 0; i < 1000; i++)
+        assert_false(settler_ask(&settler, &ask));
+    assert_int_equal(settler_held(&settler), 8);
+    heal();
+    fake_pass(&k, 10000);
+    assert_true(settler_ask(&settler, &ask));
+    close_both();
+}
+
+static enum reason pushed;
+static size_t pushes;
+static void push_ended(struct settle_wait *w, enum reason reason)
+{
+    (void)w;
+    pushes++;
+    pushed = reason;
+}
+
+static void attempts_to_tell_a_state(void **state)
+{
+    (void)state;
+    open_both(8);
+    struct settle_ask ask = state_of_one();
+    struct settle_wait wait = {.done = push_ended};
+    pushes = 0;
+    mute(FAKE_SETTLE);
+    assert_true(settler_push(&settler, &ask, &wait));
+    fake_pass(&k, 60000);
+    assert_int_equal(k.calls[FAKE_SETTLE], settler_options_default().attempts);
+    assert_true(pushes == 1 && pushed == REASON_TIMED_OUT && settler_held(&settler) == 0);
+    close_both();
+}
+
+/* ---- access: queries, watches ------------------------------------------------------------------------------------------------------------- */
+
+static struct desk desk;
+static size_t heard;
+static void query_heard(struct query *q) { (void)q, heard++; }
+
+static void open_desk(struct desk_options options)
+{
+    fake_init(&k);
+    options.catalog.memory = 1 << 16;
+    options.publisher.pending = options.settler.pending = 16;
+    options.soldout.filter_bytes = 4096;
+    heard = 0;
+    assert_true(desk_init(&desk, &k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, options));
+    desk_start(&desk);
+    fake_pass(&k, 10);
+}
+
+static void close_desk(void)
+{
+    heal();
+    fake_pass(&k, 60000);
+    assert_true(desk_idle(&desk));
+    desk_stop(&desk);
+    desk_free(&desk);
+    fake_end(&k);
+}
+
+static void queries_under_way(void **state)
+{
+    (void)state;
+    struct desk_options options = desk_options_default();
+    options.query.queries = 4;
+    open_desk(options);
+    static struct query q[5];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 0);
+    mute(FAKE_LOOK);
+    for (int i = 0; i < 5; i++)
+        q[i] = (struct query){.by = QUERY_REQUEST, .id = str_lit("req"), .activity = str_lit("act"), .user = str_lit("user"), .done = query_heard};
+    for (int i = 0; i < 4; i++)
+        assert_false(query_start(&desk, &q[i]));
+    assert_true(query_start(&desk, &q[4]));
+    assert_int_equal(q[4].reason, REASON_OVERLOADED);
+    fake_pass(&k, 60000);
+    assert_int_equal(heard, 4);
+    heal();
+    assert_false(query_start(&desk, &q[4]));
+    close_desk();
+}
+
+/* "wait" may say what it likes: an undecided reservation is shown as it stands after the bound, and meanwhile the looks become rare. */
+static void a_query_that_waits(void **state)
+{
+    (void)state;
+    struct desk_options options = desk_options_default();
+    options.query.doubt_ms = 3600000;
+    open_desk(options);
+    static struct query q;
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 0);
+    q = (struct query){.by = QUERY_REQUEST, .id = str_lit("req"), .activity = str_lit("act"), .user = str_lit("user"), .wait_ms = UINT32_MAX, .done = query_heard};
+    assert_false(query_start(&desk, &q));
+    fake_pass(&k, 24500);
+    assert_int_equal(heard, 0);
+    fake_pass(&k, 2000);
+    assert_int_equal(heard, 1);
+    assert_int_equal(q.reason, REASON_OK);
+    assert_true(k.calls[FAKE_LOOK] < 60);
+    close_desk();
+}
+
+static size_t held_until_later;
+static void hold_ended(struct soldout_wait *w, enum reason reason) { (void)w, held_until_later += reason == REASON_STOCK_MOVING; }
+
+static void activities_watched(void **state)
+{
+    (void)state;
+    struct desk_options options = desk_options_default();
+    options.soldout.watches = 2;
+    open_desk(options);
+    struct activity others[3] = {k.activity, k.activity, k.activity};
+    struct soldout_wait waits[3];
+    held_until_later = 0;
+    mute(FAKE_STOCK);
+    for (uint16_t i = 0; i < 3; i++) {
+        others[i].number = (uint16_t)(100 + i);
+        waits[i] = (struct soldout_wait){.done = hold_ended};
+        soldout_hold(&desk.soldout, &others[i], 0, &waits[i]);
+    }
+    fake_pass(&k, 1);
+    assert_true(k.calls[FAKE_STOCK] <= 2 * others[0].buckets);    /* the third is not read about */
+    assert_int_equal(soldout_says(&desk.soldout, &others[2], 0, 1, 0), REASON_OK);    /* nothing is known: ask the store */
+    fake_pass(&k, 200);
+    assert_int_equal(held_until_later, 3);    /* and nobody is held for ever */
+    close_desk();
+}
+
+/* ---- order ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static char bodies[200][600], uniques[200][16];
+static void messages(size_t n)
+{
+    k.message_count = n;
+    for (size_t i = 0; i < n; i++) {
+        struct entry e = fake_entry(&k, str_lit("user"), RESERVATION_RESERVED, 0);
+        struct message_ids ids;
+        struct create_order m = message_of((struct bucket){str_lit("act"), 1, 0}, str_lit("user"), &e, (struct str){0}, &ids);
+        struct buf b = buf_fixed(bodies[i], sizeof bodies[i]);
+        message_write(&b, &m);
+        snprintf(uniques[i], sizeof uniques[i], "U%04zu", i);
+        k.messages[i] = (struct pulled){.offset = (int64_t)i, .unique = str_of(uniques[i]), .key = str_lit("key"), .body = buf_str(&b), .stored_ms = clock_now_ms(&k.clock.clock)};
+    }
+}
+
+/* However much lies in the broker: a batch is as large as it may be, one of a queue flies at a time, and what is held is a page of that queue. */
+static void batches_of_orders(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    messages(200);
+    struct order_options options = order_options_default();
+    options.owner = str_lit("me");
+    options.queues = 2, options.batch = 16, options.per_queue = 32;
+    struct order_desk *d = order_new(&k.bus, &k.ledger, &k.clock.clock, &k.random.random, &options);
+    assert_non_null(d);
+    order_start(d);
+    mute(FAKE_PLACE);
+    fake_pass(&k, 4000);
+    assert_true(k.calls[FAKE_PLACE] >= 1 && k.calls[FAKE_PLACE] <= options.batches);
+    assert_true(k.calls[FAKE_PULL] <= 4);    /* it reads no further than it may hold */
+    heal();
+    fake_pass(&k, 30000);
+    assert_int_equal(k.queue_next, 200);
+    order_drain(d);
+    fake_pass(&k, 20000);
+    assert_true(order_idle(d));
+    order_free(d);
+    fake_end(&k);
+}
+
+/* ---- relay ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void claims_in_flight(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct relay_options options = relay_options_default();
+    struct relay *r = relay_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &options);
+    assert_non_null(r);
+    mute(FAKE_CLAIM);
+    relay_start(r);
+    fake_pass(&k, 2000);    /* less than the budget of one */
+    assert_int_equal(k.calls[FAKE_CLAIM], options.lanes);
+    heal();
+    relay_drain(r);
+    fake_pass(&k, 20000);
+    assert_true(relay_idle(r));
+    relay_free(r);
+    fake_end(&k);
+}
+
+/* ---- janitor -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* All may be in the broker already, and nothing is consumed: only the fixed burst may go, again in each of its spans. */
+static void messages_republished(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor_options options = janitor_options_default();
+    options.catalog.memory = 1 << 16;
+    options.publisher.pending = options.settler.pending = 64;
+    options.again_burst = 3;
+    struct janitor *j = janitor_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &options);
+    assert_non_null(j);
+    janitor_start(j);
+    for (size_t i = 0; i < countof(k.dues); i++)
+        k.dues[i] = (struct due_entry){str_lit("user"), fake_entry(&k, str_lit("user"), RESERVATION_RECONCILING, 1100)};
+    k.due_count = countof(k.dues);
+    fake_pass(&k, 10000);
+    assert_true(k.sent >= 1 && k.sent <= options.again_burst);
+    fake_pass(&k, 30000);
+    assert_true(k.sent > options.again_burst && k.sent <= 4 * options.again_burst);
+    k.due_count = 0;
+    janitor_drain(j);
+    fake_pass(&k, 10000);
+    assert_true(janitor_idle(j));
+    janitor_free(j);
+    fake_end(&k);
+}
+
+/* ---- admin, audit --------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t moved;
+static void move_done(struct control *c) { (void)c, moved++; }
+
+static void moves_under_way(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct controller *c = controller_new(&k.store, &k.ledger, &k.clock.clock, 4, control_options_default());
+    struct control moves[5];
+    assert_non_null(c);
+    moved = 0;
+    mute(FAKE_ACTIVITIES);
+    for (int i = 0; i < 5; i++)
+        moves[i] = (struct control){.activity = str_lit("act"), .event = ACTIVITY_EVENT_PAUSE, .actor = str_lit("me"), .done = move_done};
+    for (int i = 0; i < 4; i++)
+        assert_true(control_start(c, &moves[i]));
+    assert_false(control_start(c, &moves[4]));
+    assert_int_equal(moves[4].reason, REASON_OVERLOADED);
+    heal();
+    fake_pass(&k, 120000);
+    assert_int_equal(moved, 4);
+    assert_true(control_start(c, &moves[4]));
+    fake_pass(&k, 120000);
+    assert_int_equal(moved, 5);
+    controller_free(c);
+    fake_end(&k);
+}
+
+static void count_done(struct conservation *c) { (void)c, heard++; }
+
+static void findings_that_are_named(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    k.activity.buckets = 1;
+    k.skus[0].stock = 20;
+    k.unit_count = 20;
+    for (size_t i = 0; i < 20; i++)    /* the ledger has them all, and the store none */
+        k.units[i] = (struct ledger_unit){.token = {(int64_t)i + 1, 2}, .sku = str_lit("sku"), .available = true};
+    struct conservation_options options = conservation_options_default();
+    options.findings = 5;
+    heard = 0;
+    struct conservation c = {.activity = str_lit("act"), .done = count_done};
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    fake_pass(&k, 60000);
+    assert_int_equal(heard, 1);
+    assert_int_equal(c.unit_count, 5);
+    assert_int_equal(c.skus[0].drift, 20);    /* the rest is counted */
+    assert_true(c.looks <= options.looks);
+    conservation_close(&c);
+    options.units = 19;    /* and an activity too large is not begun upon */
+    c = (struct conservation){.activity = str_lit("act"), .done = count_done};
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    fake_pass(&k, 60000);
+    assert_int_equal(c.reason, REASON_OVERLOADED);
+    conservation_close(&c);
+    fake_end(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
+        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(activities_watched),
+        cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(messages_republished),
+        cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named)};
+    return cmocka_run_group_tests_name("core_bounds", tests, NULL, NULL);
+}
