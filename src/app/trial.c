@@ -348,6 +348,8 @@ static bool live(struct trial *t, uint64_t until_us, bool (*done)(struct trial *
             sim_clock_step(&t->clock);
         if (t->reap_due)
             reap(t);
+        if (t->options.plant != PLANT_NONE && !r->planted)
+            r->planted = trial_plant(t);
         if (t->audit_due || t->stock_due || t->clock.rung % 64 == 0)
             trial_judge_look(t);
         if (t->options.steps > 0 && t->clock.rung >= t->options.steps)
@@ -374,6 +376,7 @@ static void calm(struct trial *t)
         t->processes[i].dies_at = 0;
         trial_rise(&t->processes[i]);
     }
+    trial_people_leave(t);
 }
 
 static bool settles(struct trial *t)

@@ -9,15 +9,19 @@
 
 #define TRIAL_LINE 240
 
+enum trial_plant { PLANT_NONE, PLANT_VERDICT, PLANT_UNIT, PLANT_ORDER, PLANT_ROWS, PLANT_FORGET, PLANT_ENTRY, PLANT_COUNT };
+
 struct trial_options {
     uint64_t seed;
     uint64_t steps;              /* stop after so many, wherever it stands; 0: run to the end */
     size_t lines;                /* how many of the last events to keep for trial_result.lines; 0: none (faster) */
     const char *about;           /* only events whose line holds this text; NULL: all */
+    enum trial_plant plant;      /* for tests: a fault put into an engine as soon as there is something to spoil (trial_plant.c) */
 };
 struct trial_result {
     bool broken;                 /* a rule was broken */
     bool ended;                  /* it ran to its end */
+    bool planted;                /* the fault asked for was put in */
     char rule[32], what[TRIAL_LINE];
     uint64_t hash;               /* of everything that happened, in order */
     uint64_t steps, calls, faults, deaths, troubles;

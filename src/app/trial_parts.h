@@ -118,7 +118,7 @@ struct person {
     uint64_t began_us;
     bool made_before;
     unsigned buys_left, asks_left, tries, moving, wishes;
-    bool done;
+    bool done, leaving;              /* leaving: he only looks once more whether all is as it was */
     enum reason answer;
 };
 
@@ -190,7 +190,11 @@ bool trial_releasing(struct trial *t, size_t most);           /* an operator rel
 
 /* trial_people.c */
 void trial_people_come(struct trial *t);
+void trial_people_leave(struct trial *t);                     /* the troubles are over: whoever has something looks once more */
 void trial_people_cut(struct trial *t, struct process *p);    /* whose calls are there hear no more of them */
+
+/* trial_plant.c */
+bool trial_plant(struct trial *t);                            /* false: there is nothing to spoil yet */
 
 /* trial_trouble.c */
 void trial_troubles_brew(struct trial *t, uint64_t from_us, uint64_t to_us);

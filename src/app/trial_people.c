@@ -44,7 +44,7 @@ static bool greedy(struct person *p)
 {
     struct trial *t = p->trial;
     char request[16];
-    if (p->now->ending != RESERVATION_RELEASED || p->wishes >= 8 || trial_below(t, 100) >= t->greed)
+    if (p->leaving || p->now->ending != RESERVATION_RELEASED || p->wishes >= 8 || trial_below(t, 100) >= t->greed)
         return false;
     p->wishes++;
     snprintf(request, sizeof request, "again-%u", (unsigned)trial_below(t, p->wishes + 1));
@@ -64,7 +64,7 @@ static void fulfilled(struct person *p)
         again_in(p, (enum trial_act)trial_below(p->trial, 3), soon(p) * 3);
         return;
     }
-    bool more = p->stage == 0 && (p->plan == PLAN_OTHER_REQUEST || p->plan == PLAN_OTHER_SKU || p->plan == PLAN_SECOND_SKU);
+    bool more = p->stage == 0 && !p->leaving && (p->plan == PLAN_OTHER_REQUEST || p->plan == PLAN_OTHER_SKU || p->plan == PLAN_SECOND_SKU);
     struct purchase *next = more ? other_wish(p) : NULL;
     if (!next) {
         finished(p);
@@ -220,6 +220,20 @@ static void leaves(struct waiter *w, enum reason reason, const void *result)
         finished(p);
     else
         again_in(p, p->act, soon(p));
+}
+
+void trial_people_leave(struct trial *t)
+{
+    for (size_t i = 0; i < t->person_count; i++) {
+        struct person *p = &t->people[i];
+        if (!p->done || !p->now->made)
+            continue;
+        p->plan = PLAN_ONCE;
+        p->asks_left = (unsigned)trial_below(t, 2);
+        p->done = false, p->leaving = true;
+        t->done_count--;
+        again_in(p, (enum trial_act)trial_below(t, 2), trial_below(t, 3 * SECOND_US));
+    }
 }
 
 void trial_people_cut(struct trial *t, struct process *at)
