@@ -221,8 +221,8 @@ static void verbs(void)
 static void bounds(void)
 {
     head("Bounds", "spec/bound.def", "Everything has an edge, and says so when it is reached.");
-    HEADER("where", "what", "bound", "when full");
-#define BOUND(where, what, bound, full) ROW(where, what, strchr(bound, '.') && !strchr(bound, ' ') ? code(bound) : bound, full);
+    HEADER("where", "what", "bound", "when full", "test that fills it");
+#define BOUND(where, what, bound, full, test) ROW(where, what, strchr(bound, '.') && !strchr(bound, ' ') ? code(bound) : bound, full, code(test));
 #include "bound.def"
 #undef BOUND
 }

@@ -19,7 +19,7 @@ static void shown(const struct config *c, enum setting s, struct buf *text)
 static const struct {
     const char *where, *what, *bound, *full;
 } bounds[] = {
-#define BOUND(where, what, bound, full) {where, what, bound, full},
+#define BOUND(where, what, bound, full, test) {where, what, bound, full},
 #include "bound.def"
 #undef BOUND
 };

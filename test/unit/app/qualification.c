@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "check.h"
+#include "jwt.h"
 #include "qualification.h"
 
 #define KEYS "new:0123456789abcdef,old:fedcba9876543210"
@@ -72,12 +73,35 @@ static void strangers_keys_do_not_count(void **state)
     assert_false(read_token(KEYS, (struct str){0}, &q));
 }
 
+/* Longer than it may be: refused before a signature is made; at the edge the signature decides. */
+static void tokens_have_an_end(void **state)
+{
+    (void)state;
+    static char text[QUALIFICATION_MAX + 1];
+    struct qualification q;
+    memset(text, 'A', sizeof text);
+    text[QUALIFICATION_MAX - 44] = '.';
+    assert_false(read_token(KEYS, (struct str){text, QUALIFICATION_MAX}, &q));
+    assert_false(read_token(KEYS, (struct str){text, QUALIFICATION_MAX + 1}, &q));
+    static char bearer[4097], memory[16384];
+    struct arena a = {.start = memory, .cap = sizeof memory};
+    struct jwt_keys *keys = jwt_keys_open(str_lit("k:0123456789abcdef"));
+    struct str user;
+    assert_non_null(keys);
+    memset(bearer, 'A', sizeof bearer);
+    bearer[100] = bearer[3000] = '.';
+    assert_string_not_equal(jwt_verify(keys, (struct str){bearer, 4096}, 0, &a, &user), "the token is too large");
+    assert_string_equal(jwt_verify(keys, (struct str){bearer, 4097}, 0, &a, &user), "the token is too large");
+    jwt_keys_close(keys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ours_come_back_as_they_went),
         cmocka_unit_test(any_change_of_a_byte_is_seen),
         cmocka_unit_test(strangers_keys_do_not_count),
+        cmocka_unit_test(tokens_have_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the threads of a process share: metrics and the log. No count is lost and no line is torn, while another thread reads and changes the level.
- * Says most under `make tsan`. */
+ * Says most under `make tsan`. And where a line ends. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,8 +68,37 @@ static void lines_and_counts_of_many_threads(void **state)
     fclose(lines);
 }
 
+/* What does not fit is left out whole, and the line says so and is still JSON. */
+static void a_line_has_an_end(void **state)
+{
+    (void)state;
+    static char big[8192], line[8192];
+    FILE *lines = tmpfile();
+    assert_non_null(lines);
+    memset(big, 'x', sizeof big);
+    log_to(fileno(lines));
+    for (size_t n = 3900; n < 4200; n++) {
+        struct log_line l = log_event(LEVEL_WARN, "long");
+        log_str(&l, "text", (struct str){big, n});
+        log_i64(&l, "after", 1);
+        log_end(&l);
+    }
+    log_to(STDERR_FILENO);
+    rewind(lines);
+    size_t whole = 0, cut = 0;
+    while (fgets(line, sizeof line, lines)) {
+        size_t len = strlen(line);
+        assert_true(len <= 4096 && line[len - 2] == '}' && line[len - 1] == '\n');
+        bool says = strstr(line, "\"cut\":true") != NULL;
+        assert_true(says != (strstr(line, "\"after\":1") != NULL));
+        says ? cut++ : whole++;
+    }
+    assert_true(whole > 0 && cut > 0 && whole + cut == 300);
+    fclose(lines);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_and_counts_of_many_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_and_counts_of_many_threads), cmocka_unit_test(a_line_has_an_end)};
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rows of spec/bound.def that nothing else fills: each queue and pool of core is filled to the brim, one more is refused as the row says, what is held
- * never grows, and once it empties it takes again. (Which test fills which row: docs/bounds.md.) */
+ * never grows, and once it empties it takes again. (Which test fills which row: the last column there.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -226,6 +226,25 @@ static void activities_watched(void **state)
     close_desk();
 }
 
+/* Activities that do not fit into the list: it stays as it was, and whoever asks is not told that they are not there. */
+static void the_list_of_activities(void **state)
+{
+    (void)state;
+    struct desk_options options = desk_options_default();
+    open_desk(options);
+    static struct catalog small;
+    struct catalog_options narrow = catalog_options_default();
+    narrow.memory = 64;
+    assert_true(catalog_init(&small, &k.ledger, &k.clock.clock, narrow));
+    catalog_start(&small);
+    fake_pass(&k, 5000);
+    assert_false(catalog_learnt(&small));    /* "nothing is known yet", never "there is no such activity" */
+    assert_null(catalog_find(&small, str_lit("act")));
+    catalog_stop(&small);
+    catalog_free(&small);
+    close_desk();
+}
+
 /* ---- order ---------------------------------------------------------------------------------------------------------------------------------- */
 
 static char bodies[200][600], uniques[200][16];
@@ -241,6 +260,23 @@ static void messages(size_t n)
         snprintf(uniques[i], sizeof uniques[i], "U%04zu", i);
         k.messages[i] = (struct pulled){.offset = (int64_t)i, .unique = str_of(uniques[i]), .key = str_lit("key"), .body = buf_str(&b), .stored_ms = clock_now_ms(&k.clock.clock)};
     }
+}
+
+/* Padded with blanks up to the edge it is read, and not a byte further. */
+static void a_message_has_an_end(void **state)
+{
+    (void)state;
+    static char text[MESSAGE_BODY_MAX + 1], memory[2048];
+    struct create_order m;
+    fake_init(&k);
+    messages(1);
+    memset(text, ' ', sizeof text);
+    memcpy(text, bodies[0], k.messages[0].body.len);
+    for (int over = 0; over <= 1; over++) {
+        struct arena a = {.start = memory, .cap = sizeof memory};
+        assert_int_equal(message_read((struct str){text, MESSAGE_BODY_MAX + (size_t)over}, &a, &m), over ? REASON_MESSAGE_UNREADABLE : REASON_OK);
+    }
+    fake_end(&k);
 }
 
 /* However much lies in the broker: a batch is as large as it may be, one of a queue flies at a time, and what is held is a page of that queue. */
@@ -384,8 +420,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
-        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(activities_watched),
-        cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(messages_republished),
+        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
+        cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(messages_republished),
         cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named)};
     return cmocka_run_group_tests_name("core_bounds", tests, NULL, NULL);
 }

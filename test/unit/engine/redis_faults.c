@@ -352,6 +352,22 @@ static void many_forgotten_scripts(void **state)
     assert_int_equal(server.calls, 200);
 }
 
+/* A server that forgets again and again: the call ends, and the link lives. */
+static void a_script_that_stays_forgotten(void **state)
+{
+    (void)state;
+    const char *answers[8];
+    for (size_t i = 0; i < 8; i++)
+        answers[i] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    with(8, answers);
+    enum reason reason = asked(3000);
+    assert_true(reason != REASON_OK && reason_fate(reason) != FATE_DONE);
+    assert_int_equal(server.calls, 4);    /* once, and three times more */
+    ANSWERS(empty_answer());
+    assert_int_equal(asked(1000), REASON_BUCKET_EMPTY);
+    assert_int_equal(server.connects, 1);
+}
+
 /* ---- silence ---------------------------------------------------------------------------------------------------------------- */
 
 static void a_late_answer_finds_nobody(void **state)
@@ -632,6 +648,7 @@ int main(void)
         TEST(answers_of_another_shape),
         TEST(a_forgotten_script_is_loaded_again),
         TEST(many_forgotten_scripts),
+        TEST(a_script_that_stays_forgotten),
         TEST(a_late_answer_finds_nobody),
         TEST(a_caller_who_has_gone),
         TEST(a_mute_connection_is_broken_off),

@@ -190,6 +190,8 @@ static void run_until(const bool *flag, unsigned ms)
 
 static const char *name_list;    /* how the name server is written; %d: its port */
 
+static size_t in_flight;    /* 0: as many as usual */
+
 static void set_out(enum manner manner)
 {
     char list[128];
@@ -204,7 +206,7 @@ static void set_out(enum manner manner)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     snprintf(list, sizeof list, name_list ? name_list : "127.0.0.1:%d", names.port);
 #pragma GCC diagnostic pop
-    struct rocketmq_options o = {.loop = &loop, .name_servers = str_of(list), .group = str_lit("g"), .send_ms = 400, .ask_ms = 300, .drain_ms = 300};
+    struct rocketmq_options o = {.loop = &loop, .name_servers = str_of(list), .group = str_lit("g"), .send_ms = 400, .ask_ms = 300, .drain_ms = 300, .in_flight = in_flight};
     bus = rocketmq_open(&o);
     assert_non_null(bus);
 }
@@ -354,6 +356,29 @@ static void who_gave_up_early_learns_what_is_known_then(void **state)
     go_home();
 }
 
+/* As many as may be under way, one more is not sent, and room comes back with the answers. */
+static void messages_have_an_edge(void **state)
+{
+    (void)state;
+    struct told t[4], more, after;
+    in_flight = 4;
+    set_out(KEEPS_SILENT);
+    in_flight = 0;
+    for (int i = 0; i < 4; i++)
+        send_one(&t[i], 10, 0);
+    send_one(&more, 10, 0);
+    run_until(&more.woken, 100);
+    assert_true(more.woken && !t[0].woken);
+    assert_int_equal(more.reason, REASON_OVERLOADED);
+    for (int i = 0; i < 4; i++)
+        run_until(&t[i].woken, 5000);
+    assert_int_equal(t[3].first, REASON_TIMED_OUT);
+    send_one(&after, 10, 0);
+    run_until(&after.woken, 5000);
+    assert_int_equal(after.first, REASON_TIMED_OUT);    /* it was taken */
+    go_home();
+}
+
 static void closing_ends_everything_truthfully(void **state)
 {
     (void)state;
@@ -466,6 +491,7 @@ int main(void)
         cmocka_unit_test(every_answer_has_its_fate),
         cmocka_unit_test(a_refused_batch_is_tried_one_by_one),
         cmocka_unit_test(who_gave_up_early_learns_what_is_known_then),
+        cmocka_unit_test(messages_have_an_edge),
         cmocka_unit_test(closing_ends_everything_truthfully),
         cmocka_unit_test(a_route_that_is_gone_is_remembered_for_reading),
         cmocka_unit_test(another_name_server_is_asked_when_one_is_away),

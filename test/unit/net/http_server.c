@@ -252,6 +252,28 @@ static void refusal_is_read(void **state)
     end();
 }
 
+/* Who goes on after a no is heard out for a while, so that he can read it, and not for ever. */
+static void refusal_has_an_end(void **state)
+{
+    (void)state;
+    static char flood[64 * 1024];
+    begin();
+    int fd = dial(), quiet = dial();
+    memset(flood, 'x', sizeof flood);
+    say(fd, "BAD\r\n");
+    say(quiet, "BAD\r\n");
+    run_ms(5);
+    for (int i = 0; i < 40 && http_server_stats(server).connections == 2; i++) {    /* 2.5 MB are offered */
+        (void)!send(fd, flood, sizeof flood, MSG_NOSIGNAL);
+        run_ms(5);
+    }
+    assert_int_equal(http_server_stats(server).connections, 1);
+    run_ms(1400);
+    assert_int_equal(http_server_stats(server).connections, 0);    /* the other one says nothing more */
+    close(fd), close(quiet);
+    end();
+}
+
 static void clients_who_leave(void **state)
 {
     (void)state;
@@ -608,7 +630,7 @@ int main(void)
     ready = http_ready_make(409, str_lit("text/plain"), str_lit("hello"), (struct str){0});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses), cmocka_unit_test(answers_and_stays), cmocka_unit_test(pipelined_in_order), cmocka_unit_test(body_in_pieces),
-        cmocka_unit_test(endings), cmocka_unit_test(refusal_is_read), cmocka_unit_test(clients_who_leave), cmocka_unit_test(deadlines),
+        cmocka_unit_test(endings), cmocka_unit_test(refusal_is_read), cmocka_unit_test(refusal_has_an_end), cmocka_unit_test(clients_who_leave), cmocka_unit_test(deadlines),
         cmocka_unit_test(full_house), cmocka_unit_test(slow_readers), cmocka_unit_test(streams), cmocka_unit_test(drains),
         cmocka_unit_test(drain_deadline), cmocka_unit_test(close_with_everything_open), cmocka_unit_test(unix_socket),
         cmocka_unit_test(client_asks), cmocka_unit_test(client_alone),
