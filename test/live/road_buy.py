@@ -2,6 +2,7 @@
 """The road of one purchase, and what must not happen on it when everything comes twice, comes late, or looks like something else."""
 import json
 import signal
+import threading
 
 import broker
 from sale import right, same, until
@@ -135,7 +136,7 @@ def exactly_sold(sale):
         answers = sale.crowd([{"activity_id": name, "sku_id": f"sku_{name}", "request_id": "r", "user_id": f"u{i}"} for i in range(n)])
         same(f"answers of {n}", [a and a["code"] for a in answers], ["QUEUED"] * n)
         until(f"{n} orders", 30, lambda: sale.orders(name) == n)
-        same("one more", sale.buy(name, "late")["code"], "SOLD_OUT")
+        sale.sold_out(name, "late")
     sale.drain()
     for n in (1, 10, 100):
         sale.proved(f"n{n}", sold=n)
@@ -147,7 +148,8 @@ def winners_retry(sale):
     won = {f"w{i}": sale.ordered("three", f"w{i}") for i in range(3)}
     ports = [sale.port, sale.serve("access")[1], sale.serve("access")[1]]
     for port in ports:
-        until("this process knows the activity and that it is sold out", 20, lambda: sale.buy("three", "late", port=port)["code"] == "SOLD_OUT")
+        until("this process knows the activity", 10, lambda: sale.get("/v1/activities/three", port=port).status == 200)
+        sale.sold_out("three", "late", port=port)
         for _ in range(3):    # the first may ask Redis, the next are of what the process remembers
             for user, reservation in won.items():
                 again = sale.buy("three", user, port=port)
@@ -155,7 +157,7 @@ def winners_retry(sale):
                      (200, "ORDERED", reservation, "true"))
                 other = sale.buy("three", user, "another", port=port)
                 same("with another request", (other["code"], other["reservation_id"]), ("ALREADY_PURCHASED", reservation))
-            same("a stranger", sale.buy("three", "stranger", port=port)["code"], "SOLD_OUT")
+            sale.sold_out("three", "stranger", port=port)
     for process in sale.extra:
         process.send_signal(signal.SIGTERM)
     same("they end in good order", [p.wait(20) for p in sale.extra], [0, 0])
@@ -254,12 +256,12 @@ def returned_unit(sale):
     bob = until("the unit is sold again", 10, lambda: (lambda a: a if a["code"] == "QUEUED" else None)(sale.buy("back", "bob")))["reservation_id"]
     same("bob's verdict", sale.verdict("bob", bob)["status"], "ORDERED")
     same("bob's unit", sale.value("select inventory_token_id from orders where activity_id = 'back' and user_id = 'bob'"), f"token_{int(unit):06d}-2")
-    same("then all is sold", sale.buy("back", "carol")["code"], "SOLD_OUT")
+    sale.sold_out("back", "carol")
     sale.drain()
     # The return comes once more, late: the unit is sold at that generation and must not be on sale twice.
     sale.sql(f"insert into outbox (key, kind, activity_id, unit, generation) values ('RETURN:{unit}-2', 'RETURN', 'back', {unit}, 2)")
     sale.drain()
-    same("a stranger after the late return", sale.buy("back", "dave")["code"], "SOLD_OUT")
+    sale.sold_out("back", "dave")
     sale.proved("back", sold=2)
 
 
@@ -302,5 +304,28 @@ def unreadable(sale):
     sale.proved("poison", sold=3)
 
 
+def many_workers(sale):
+    """Three readers, three relays and three janitors share a rush, and one of each is killed in it: nothing is doubled, nothing is lost"""
+    sale.activity("share", 2000)
+    extra = [sale.serve("order,relay,janitor")[0] for _ in range(2)]
+    rush = threading.Thread(target=lambda: said.append(sale.do("rush", "--activity", "share", "--sku", "sku_share", "--users", "5000", "--connections", "64")))
+    said = []
+    rush.start()
+    until("it is under way", 30, lambda: sale.orders("share") > 200)
+    extra[0].kill()
+    rush.join(120)
+    same("the rush", said[0][0] if said else "did not end", 0)
+    same("its proof", said[0][1].splitlines()[-1], "proof: sold=2000 oversell=0 duplicates=0 drift=0")
+    members = sale.value("select count(*) from consumer_member where seen_until > now()")
+    right(f"readers that live: {members}", int(members) >= 2)
+    extra[1].send_signal(signal.SIGTERM)
+    same("the other leaves in good order", extra[1].wait(25), 0)
+    extra[0].wait()
+    sale.extra.clear()
+    sale.drain()
+    same("orders", sale.orders("share"), 2000)
+    sale.proved("share", sold=2000)
+
+
 STORIES = [road, numbers, one_user, one_request, exactly_sold, winners_retry, message_again, two_messages_at_once, outbox_again, returned_unit,
-           two_for_one_unit, unreadable]
+           two_for_one_unit, unreadable, many_workers]

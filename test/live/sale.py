@@ -191,7 +191,7 @@ class Sale:
             self.kill(self.stopped.pop(), signal.SIGCONT)
 
     def serve(self, roles, **settings):
-        """One more process, on a port of its own: (process, port)."""
+        """One more process; access listens on a port of its own when this returns: (process, port)."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -199,7 +199,7 @@ class Sale:
         process = subprocess.Popen([SECKILL, "serve", "--roles", roles], env=self.environ | {"SECKILL_HTTP_LISTEN": f"127.0.0.1:{port}"} | settings,
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.extra.append(process)
-        until("one more process serves", 20, lambda: self.listens(port))
+        until("one more process serves", 20, lambda: roles != "access" or self.listens(port))
         return process, port
 
     @staticmethod
@@ -237,6 +237,14 @@ class Sale:
     def buy(self, activity, user, request=None, sku=None, **more):
         body = {"activity_id": activity, "sku_id": sku or f"sku_{activity}", "request_id": request or f"r-{user}", "user_id": user}
         return self.ask("POST", "/v1/reservations", body, **more)
+
+    def sold_out(self, activity, user, **more):
+        """Must hear SOLD_OUT. STOCK_MOVING says that it is not known yet, and to ask again."""
+        def ask():
+            answer = self.buy(activity, user, **more)
+            right(f"{user} in {activity}, which is sold out: {answer}", answer["code"] in ("SOLD_OUT", "STOCK_MOVING"))
+            return answer["code"] == "SOLD_OUT"
+        until(f"SOLD_OUT in {activity}", 10, ask)
 
     def queued(self, activity, user, request=None, sku=None):
         """Buys, and must be let in; gives the reservation's id. While a process doubts Redis it asks the ledger too, and may say ORDERED at once."""
