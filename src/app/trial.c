@@ -131,7 +131,7 @@ static void begin(struct process *p)
         relay_start(p->relay);
     } else if (p->role == TRIAL_JANITOR) {
         struct janitor_options o = janitor_options_default();
-        o.catalog = small.catalog, o.settler = small.settler, o.publisher = small.publisher, o.jobs = 64, o.overdue_ms = 10000;
+        o.catalog = small.catalog, o.settler = small.settler, o.publisher = small.publisher, o.jobs = 64, o.overdue_ms = 20000;
         p->janitor = janitor_new(s, b, l, c, r, &t->keys, &o);
         janitor_start(p->janitor);
     } else {
@@ -348,6 +348,8 @@ static bool live(struct trial *t, uint64_t until_us, bool (*done)(struct trial *
             sim_clock_step(&t->clock);
         if (t->reap_due)
             reap(t);
+        if (t->calm && !t->read_judged && t->clock.mono_us - t->calm_us > 6ull * SECOND_US)
+            trial_judge_read(t);
         if (t->options.plant != PLANT_NONE && !r->planted)
             r->planted = trial_plant(t);
         if (t->audit_due || t->stock_due || t->clock.rung % 64 == 0)
@@ -369,6 +371,7 @@ static void calm(struct trial *t)
 {
     trial_troubles_end(t);
     t->calm = true;
+    t->calm_us = t->clock.mono_us;
     trial_line(t, "---------  the troubles end");
     for (size_t i = 0; i < t->process_count; i++) {
         trial_weather(&t->processes[i], t->fair);

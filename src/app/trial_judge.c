@@ -243,6 +243,26 @@ void trial_judge_look(struct trial *t)
     t->audit_due = t->stock_due = false;
 }
 
+/* Whatever lies in a queue before the offset that the ledger holds has been decided, or given to a person: nothing is skipped. */
+void trial_judge_read(struct trial *t)
+{
+    struct str group = str_lit(MESSAGE_GROUP), broker = str_lit("memory"), topic = str_lit(MESSAGE_TOPIC);
+    t->read_judged = true;
+    for (int32_t n = 0; n < TRIAL_QUEUES; n++) {
+        struct sim_key k;
+        const struct sim_queue *q = sim_bus_queue(&t->bus, topic, n);
+        const struct sim_offset *o = sim_map_get(&t->books.books.offset_by_queue, sim_key(&k, group, broker, topic, sim_bytes(&n, sizeof n)));
+        for (int64_t at = q->min; o && at < o->next && at < (int64_t)q->count; at++) {
+            char memory[1024];
+            struct arena arena = {.start = memory, .cap = sizeof memory};
+            struct create_order m;
+            if (message_read(q->messages[at].body, &arena, &m) == REASON_OK && !sim_books_inbox(&t->books.books, m.reservation))
+                trial_broken(t, "skipped", "message %lld of queue %d is read and not decided: " STR_FMT " of " STR_FMT, (long long)at, n, STR_ARG(m.reservation),
+                             STR_ARG(m.user));
+        }
+    }
+}
+
 /* ---- what a client is shown ----------------------------------------------------------------------------------------------------------- */
 
 static struct str text_of(struct ident ident, char memory[IDENT_ID_TEXT])

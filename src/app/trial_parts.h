@@ -164,6 +164,8 @@ struct trial {
     struct waiter operator;          /* of RELEASE */
     struct sim_weather fair, base;   /* base: what it is while nothing special is going on */
     bool calm;                       /* faults have stopped */
+    uint64_t calm_us;                /* since when */
+    bool read_judged;
     bool loses;                      /* Redis may forget in this trial */
     bool releases;                   /* an operator released something */
     unsigned greed;                  /* percent of buyers who try again under another name after a release */
@@ -205,6 +207,7 @@ void trial_judge_call(struct process *p, char engine, const struct sim_call *cal
 void trial_judge_look(struct trial *t);                       /* whatever is due */
 void trial_judge_take(struct person *p);                      /* his take has just been answered */
 void trial_judge_query(struct person *p);
+void trial_judge_read(struct trial *t);                       /* some seconds after the troubles: no message was passed over */
 bool trial_judge_quiet(struct trial *t);                      /* nothing is under way any more */
 void trial_judge_end(struct trial *t);
 struct purchase *trial_purchase(struct trial *t, int sale, int sku, const char *user, struct str request);    /* found or made */
