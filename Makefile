@@ -36,10 +36,10 @@ check:    ## shell scripts looked over, warnings as errors with gcc and clang
 	@tools/setup ci
 	@tools/check
 asan:     ## all tests but the live ones under AddressSanitizer and UBSan
-	@SECKILL_TEST_BUILD=build-asan SECKILL_TEST_PATIENCE=5 tools/test --without live --buildtype=debugoptimized -Db_sanitize=address,undefined
+	@SECKILL_TEST_BUILD=build-asan SECKILL_TEST_PATIENCE=5 tools/test --without live --buildtype=debug -Db_sanitize=address,undefined
 tsan:     ## what threads share under ThreadSanitizer: the fast tests, and a sale with three access threads
-	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --fast --buildtype=debugoptimized -Db_sanitize=thread
-	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --only threads --buildtype=debugoptimized -Db_sanitize=thread
+	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --fast --buildtype=debug -Db_sanitize=thread
+	@SECKILL_TEST_BUILD=build-tsan SECKILL_TEST_PATIENCE=5 tools/test --only threads --buildtype=debug -Db_sanitize=thread
 clang:    ## compile with clang into build-clang/
 	@tools/setup ci
 	@CC=clang tools/build build-clang -Dwerror=true
