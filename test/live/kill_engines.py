@@ -93,8 +93,11 @@ def redis_forgets(sale):
     os.truncate(log, kept)    # what a power cut would have left: a server alone that dies loses nothing that the kernel has
     stack(sale, "up", "redis")
     look_again(sale)
+    began = time.monotonic()
     until("everybody in the crowd has asked for as long as he likes", 120, lambda: not crowd.waiting)
+    asked = time.monotonic() - began
     until("all is read and told", 90, sale.drained)
+    print(f"    the crowd was done after {asked:.1f} s, all was told after {time.monotonic() - began:.1f} s", flush=True)
     orders, users, units = sale.sql(f"select count(*), count(distinct user_id), count(distinct unit) from orders where activity_id = '{name}'")[0]
     right(f"orders {orders} of {UNITS}", int(orders) <= UNITS)
     same("users and units of them", (users, units), (orders, orders))

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 
+import broker
 from sale import Wrong, right, same, until
 
 FINAL = {"QUEUED", "ORDERED", "RELEASED", "ALREADY_PURCHASED", "SOLD_OUT"}
@@ -98,8 +99,17 @@ class Shoppers:
                 right(f"{user} of {activity} was told {code}, and it is {outcome}", code in ("QUEUED", outcome))
                 right(f"a reason for {reservation}", outcome == "ORDERED" or why)
         same("activities that did not sell all", self.unsold(), [])
+        self.heard_by_all()
         self.sale.proved()
         return len(queued), sum(1 for r in queued if fates[r][0] == "RELEASED")
+
+    def heard_by_all(self):
+        """Every order and every release has been told to the rest of the company, once at least."""
+        told = {(m.json["event"], m.key) for m in self.sale.broker.read(broker.EVENT)}
+        rows = self.sale.sql("""select 'ORDER_CREATED', order_id from orders union all
+            select 'RESERVATION_RELEASED', reservation_id from consumer_inbox where outcome = 'RELEASED'""")
+        untold = [tuple(row) for row in rows if tuple(row) not in told]
+        same(f"events that nobody was told, {len(untold)} of {len(rows)}", untold[:5], [])
 
     def unsold(self):
         sold = dict(self.sale.sql("select activity_id, count(*) from orders group by 1"))
