@@ -100,7 +100,7 @@ struct purchase {
     struct ident ending_of;
 };
 enum trial_plan {                    /* what he does beside buying once and waiting for the end */
-    PLAN_ONCE, PLAN_REPEAT, PLAN_OTHER_REQUEST, PLAN_OTHER_SKU, PLAN_SECOND_SKU, PLAN_VANISH, PLAN_FORGET, PLAN_COUNT
+    PLAN_ONCE, PLAN_REPEAT, PLAN_OTHER_REQUEST, PLAN_OTHER_SKU, PLAN_SECOND_SKU, PLAN_VANISH, PLAN_FORGET, PLAN_ANXIOUS, PLAN_COUNT
 };
 enum trial_act { ACT_BUY, ACT_ASK, ACT_ASK_REQUEST };
 struct person {
@@ -137,6 +137,7 @@ struct trouble {
     uint64_t lasts_us;
     bool on;
     uint64_t chance;                 /* decides its details */
+    uint64_t until_us;               /* FLICKER */
     struct sim_calls *calls;         /* LINK */
     struct sim_watch *watch;         /* CLOCK */
 };

@@ -61,7 +61,7 @@ static void fulfilled(struct person *p)
         return;
     if (p->asks_left > 0) {
         p->asks_left--;
-        again_in(p, (enum trial_act)trial_below(p->trial, 3), soon(p) * 3);
+        again_in(p, (enum trial_act)trial_below(p->trial, 3), p->plan == PLAN_ANXIOUS ? soon(p) / 2 : soon(p) * 3);
         return;
     }
     bool more = p->stage == 0 && !p->leaving && (p->plan == PLAN_OTHER_REQUEST || p->plan == PLAN_OTHER_SKU || p->plan == PLAN_SECOND_SKU);
@@ -251,8 +251,9 @@ void trial_people_cut(struct trial *t, struct process *at)
 
 static enum trial_plan plan_of(struct trial *t)
 {
-    static const unsigned weights[PLAN_COUNT] = {[PLAN_ONCE] = 40, [PLAN_REPEAT] = 15, [PLAN_OTHER_REQUEST] = 10, [PLAN_OTHER_SKU] = 10,
-                                                 [PLAN_SECOND_SKU] = 10, [PLAN_VANISH] = 8, [PLAN_FORGET] = 7};
+    static const unsigned weights[PLAN_COUNT] = {[PLAN_ONCE] = 28, [PLAN_REPEAT] = 15, [PLAN_OTHER_REQUEST] = 10, [PLAN_OTHER_SKU] = 10,
+                                                 [PLAN_SECOND_SKU] = 10, [PLAN_VANISH] = 8, [PLAN_FORGET] = 7,
+                                                 [PLAN_ANXIOUS] = 12};
     uint64_t at = trial_below(t, 100);
     for (unsigned i = 0; i < PLAN_COUNT; i++) {
         if (at < weights[i])
@@ -277,7 +278,7 @@ static void comes(struct trial *t, struct person *p, const struct person *twin)
         p->now = trial_purchase(t, sale, (int)trial_below(t, t->sales[sale].sku_count), p->user, str_of(request));
     }
     p->buys_left = p->plan == PLAN_REPEAT ? 1 + (unsigned)trial_below(t, 4) : 0;
-    p->asks_left = (unsigned)trial_below(t, 3);
+    p->asks_left = p->plan == PLAN_ANXIOUS ? 30 : (unsigned)trial_below(t, 3);
     again_in(p, ACT_BUY, trial_below(t, 5) == 0 ? trial_below(t, 16 * SECOND_US) : rush_us + trial_below(t, SECOND_US));
 }
 

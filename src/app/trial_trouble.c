@@ -86,8 +86,17 @@ static void echo(struct trouble *u)
         sim_bus_again(&u->trial->bus, q, q->min + (int64_t)(((u->chance >> 16) + 7 * i) % n));
 }
 
+static void all_die(struct trial *t, enum trial_role role, uint64_t back_us)
+{
+    for (size_t i = 0; i < t->process_count; i++)
+        if (t->processes[i].role == role)
+            trial_die(&t->processes[i], back_us);
+}
+
 static void amnesia(struct trouble *u)
 {
+    if (u->chance >> 24 & 1)
+        all_die(u->trial, TRIAL_ORDER, 1 + (u->chance >> 28) % (4ull * SECOND_US));
     struct sim_queue *q = some_queue(u);
     sim_bus_lose(q, (int64_t)(q->count - (q->count - (size_t)q->min) * (u->chance >> 16 & 7) / 8));
     sim_bus_break(&u->trial->bus);
@@ -149,6 +158,7 @@ static void befall(struct trouble *u)
     switch (u->kind) {
     case TROUBLE_STORM: storm(u); return;
     case TROUBLE_LINK: link_goes(u); return;
+    case TROUBLE_FLICKER:
     case TROUBLE_STORE_AWAY: t->stock.away = u->on; return;
     case TROUBLE_BUS_AWAY: t->bus.away = u->on; return;
     case TROUBLE_LEDGER_AWAY: t->books.away = u->on; return;
@@ -161,6 +171,7 @@ static void befall(struct trouble *u)
         return;
     switch (u->kind) {
     case TROUBLE_DEATH: death(u); return;
+    case TROUBLE_SILENCE: all_die(t, TRIAL_RELAY, 500000 + (u->chance >> 8) % (7ull * SECOND_US)); return;
     case TROUBLE_MASSACRE: massacre(u); return;
     case TROUBLE_ECHO: echo(u); return;
     case TROUBLE_AMNESIA: amnesia(u); return;
@@ -171,10 +182,28 @@ static void befall(struct trouble *u)
     }
 }
 
+/* On and off again until its time is up. */
+static void flicker(struct trouble *u)
+{
+    struct trial *t = u->trial;
+    uint64_t now = t->clock.mono_us;
+    if (u->until_us == 0)
+        u->until_us = now + 2 * u->lasts_us, t->result->troubles++;
+    u->on = now < u->until_us && !u->on;
+    t->stock.away = u->on;
+    trial_line(t, "---------  FLICKER: Redis is %s", u->on ? "away" : "there");
+    if (now < u->until_us)
+        clock_set_in(&t->clock.clock, &u->alarm, 5000 + trial_below(t, u->on ? 800000 : 300000));
+}
+
 static void comes(struct waiter *w, enum reason reason, const void *result)
 {
     (void)reason, (void)result;
     struct trouble *u = container_of(container_of(w, struct alarm, waiter), struct trouble, alarm);
+    if (u->kind == TROUBLE_FLICKER) {
+        flicker(u);
+        return;
+    }
     u->on = !u->on;
     trial_mark(u->trial, 0x7000u + (uint64_t)u->kind * 2 + u->on);
     trial_line(u->trial, "---------  %s %s", kinds[u->kind].name, u->on ? "comes" : "goes");
