@@ -301,7 +301,7 @@ static void sale_make(struct trial *t, unsigned number)
     *s = (struct sale){.trial = t, .alarm.waiter.wake = move_next, .buckets = (uint8_t)(1 + trial_below(t, 3)), .sku_count = 1 + trial_below(t, TRIAL_SKUS)};
     snprintf(s->name, sizeof s->name, "act%u", number);
     for (size_t i = 0; i < s->sku_count; i++) {
-        snprintf(s->sku_names[i], sizeof s->sku_names[i], "sku%zu", i);
+        snprintf(s->sku_names[i], sizeof s->sku_names[i], "sku%u", (unsigned)i % 1000);
         s->skus[i] = (struct sku){.sku = str_of(s->sku_names[i]), .stock = 1 + (int64_t)trial_below(t, 12), .price = 9900, .currency = str_lit("CNY")};
     }
     struct activity_create ask = {.actor = str_lit("trial"),

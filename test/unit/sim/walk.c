@@ -211,11 +211,11 @@ static void step_decide(struct walk *w, bool release)
         items[i] = p.made[i]->message;
         releases[i] = (struct release_item){.what = items[i], .why = REASON_OVERDUE};
     }
+    struct waiter *asking = ASKING(w, decided, &p);    /* not in a branch: each is a block of its own, and what is made there ends there */
     if (release)
-        ledger_release(&w->ledger.ledger, &(struct release_ask){.items = releases, .count = p.count}, ASKING(w, decided, &p));
+        ledger_release(&w->ledger.ledger, &(struct release_ask){.items = releases, .count = p.count}, asking);
     else
-        ledger_place(&w->ledger.ledger, &(struct place_ask){.group = str_lit("g"), .owner = str_lit("o"), .items = items, .count = p.count},
-                     ASKING(w, decided, &p));
+        ledger_place(&w->ledger.ledger, &(struct place_ask){.group = str_lit("g"), .owner = str_lit("o"), .items = items, .count = p.count}, asking);
     await(w);
 }
 
