@@ -451,7 +451,7 @@ static void what_never_left_was_not_done(void **state)
     enum { BATCHES = 200 };
     static struct heard h[BATCHES];
     for (size_t i = 0; i < BATCHES; i++) {
-        h[i] = (struct heard){.waiter = {.wake = wake, .budget_ms = 150}, .batch = true};
+        h[i] = (struct heard){.waiter = {.wake = wake, .budget_ms = 1000}, .batch = true};
         struct settle_ask a[STORE_BATCH_MAX];
         char long_id[64];
         memset(long_id, 'x', sizeof long_id);
