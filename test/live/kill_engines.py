@@ -101,9 +101,10 @@ def redis_forgets(sale):
     orders, users, units = sale.sql(f"select count(*), count(distinct user_id), count(distinct unit) from orders where activity_id = '{name}'")[0]
     right(f"orders {orders} of {UNITS}", int(orders) <= UNITS)
     same("users and units of them", (users, units), (orders, orders))
-    forgotten = sum(1 for code, r in crowd.told.values() if code == "QUEUED" and r not in crowd.fates())
-    ledger = [row for row in sale.sql("select o.reservation_id from orders o left join consumer_inbox i using (reservation_id) where i.outcome is distinct from 'ORDERED'")]
-    same("orders without their verdict", ledger, [])
+    fates = crowd.fates()
+    forgotten = sum(1 for code, r in crowd.told.values() if code == "QUEUED" and r not in fates)
+    alone = sale.sql("select o.reservation_id from orders o left join consumer_inbox i using (reservation_id) where i.outcome is distinct from 'ORDERED'")
+    same("orders without their verdict", alone, [])
     print(f"    {orders} orders; {forgotten} of those who heard QUEUED have no verdict yet; {len(crowd.lost)} gave up; {crowd.heard.most_common(8)}", flush=True)
     crowd.over = True
 
