@@ -9,7 +9,7 @@ import threading
 
 sys.dont_write_bytecode = True    # the checkout stays clean
 
-from sale import Sale, right, same, tell
+from sale import Sale, right, same, tell, until
 
 THREADS = 3
 STOCK = 300
@@ -19,11 +19,12 @@ def rush(sale):
     """Three access threads sell what there is, once, to whoever asks, twice"""
     sale.activity("threads", STOCK)
     bodies = [{"activity_id": "threads", "sku_id": "sku_threads", "request_id": f"r-{n}", "user_id": f"user{n}"} for n in range(2 * STOCK)]
-    done = threading.Event()
+    done, looks = threading.Event(), []
+    until("it tells its metrics", 20, lambda: sale.listens(sale.health_port))
 
     def look():
         while not done.wait(0.05):
-            right("the metrics are there", sale.ask("GET", "/metrics", port=sale.health_port).status == 200)
+            looks.append(sale.ask("GET", "/metrics", port=sale.health_port).status)
             sale.several.send_signal(signal.SIGHUP)
 
     looking = threading.Thread(target=look)
@@ -35,6 +36,7 @@ def rush(sale):
     finally:
         done.set()
         looking.join()
+    same("what the metrics said meanwhile", set(looks), {200})
     sale.drain()
     sale.proved("threads", sold=STOCK)
 
