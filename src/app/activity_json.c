@@ -8,6 +8,8 @@
 #include "check.h"
 #include "json.h"
 
+#define TIME_MOST_MS 253402300799999    /* the end of 9999; the store packs times into 48 bits, without a sign */
+
 struct reading {
     struct arena *arena;
     struct str *complaint;
@@ -76,9 +78,17 @@ static int64_t time_of(struct reading *r, json_t *object, const char *key)
 {
     int64_t ms = 0;
     struct str text = text_of(r, object, key, 40, true);
-    if (!r->bad && !time_parse(text, &ms))
-        complain(r, "%s: expected a time of RFC 3339", key);
+    if (!r->bad && !(time_parse(text, &ms) && ms >= 0 && ms <= TIME_MOST_MS))
+        complain(r, "%s: expected a time of RFC 3339 from 1970 to 9999", key);
     return ms;
+}
+
+static bool capitals(struct str s, size_t count)
+{
+    bool good = s.len == count;
+    for (size_t i = 0; i < s.len; i++)
+        good &= s.ptr[i] >= 'A' && s.ptr[i] <= 'Z';
+    return good;
 }
 
 static void read_sku(struct reading *r, json_t *object, struct sku *out)
@@ -91,8 +101,8 @@ static void read_sku(struct reading *r, json_t *object, struct sku *out)
     out->stock = number_of(r, object, "stock", 1, 1000000, 0, true);
     out->price = number_of(r, object, "price", 0, 1000000000000, 0, true);
     out->currency = text_of(r, object, "currency", 3, true);
-    if (!r->bad && out->currency.len != 3)
-        complain(r, "currency: expected three letters");
+    if (!r->bad && !capitals(out->currency, 3))
+        complain(r, "currency: expected three capital letters, as CNY");
 }
 
 static void read_skus(struct reading *r, json_t *list, struct activity *out)

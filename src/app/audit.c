@@ -305,7 +305,7 @@ int verb_audit(const struct call *c)
         return call_misused(c, "judges one activity, or all");
     uv_loop_init(&loop);
     if (!ports_open(&ports, &loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
-        uv_loop_close(&loop);
+        ports_loop_end(&loop);
         return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
     }
     struct audit a = {.activity = str_of(c->argument_count ? c->arguments[0] : NULL), .patience_ms = (uint32_t)call_number(c, "patience") * 1000};

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <libpq-fe.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "arena.h"
 #include "check.h"
 #include "config_file.h"
+#include "redis_address.h"
 #include "suggest.h"
 
 static const struct setting_row rows[] = {
@@ -283,6 +285,41 @@ static void check_items(struct loading *l, enum setting s, const char *text, siz
         complain_value(l, s, expected);
 }
 
+/* "host:port" with ; or , between: every one of them, for a server left out in silence is missed only when the others are gone. */
+static bool name_servers(struct str list)
+{
+    for (size_t servers = 0;;) {
+        size_t n = 0;
+        while (n < list.len && list.ptr[n] != ';' && list.ptr[n] != ',')
+            n++;
+        struct str server = str_trim((struct str){list.ptr, n});
+        const char *colon = server.len > 0 ? memrchr(server.ptr, ':', server.len) : NULL;
+        uint64_t port;
+        if (colon && colon > server.ptr && str_to_u64(str_range(colon + 1, server.ptr + server.len), &port) && port > 0 && port <= 65535)
+            servers++;
+        else if (server.len > 0)
+            return false;
+        if (n == list.len)
+            return servers > 0;
+        list = (struct str){list.ptr + n + 1, list.len - n - 1};
+    }
+}
+
+/* What an engine could not use is refused before anything starts. */
+static void check_engines(struct loading *l)
+{
+    const struct config *c = l->config;
+    struct redis_address redis;
+    if (!redis_address_parse(str_of(c->redis_url), &redis))
+        complain_value(l, SETTING_redis_url, "redis://[user:password@]host[:port][/db] or unix:/path");
+    if (!name_servers(str_of(c->rocketmq_namesrv)))
+        complain_value(l, SETTING_rocketmq_namesrv, "host:port, with ; or , between several");
+    PQconninfoOption *postgres = PQconninfoParse(c->postgres_url, NULL);
+    if (!postgres)
+        complain_value(l, SETTING_postgres_url, "a connection string of libpq, as postgresql://host/db or host=/path dbname=db");
+    PQconninfoFree(postgres);
+}
+
 static bool loopback(const char *address)
 {
     char host[64];
@@ -328,6 +365,7 @@ static void check_together(struct loading *l)
     check_items(l, SETTING_auth_jwt_keys, c->auth_jwt_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
+    check_engines(l);
 }
 
 enum config_result config_load(struct config *out, const struct config_source *source, struct buf *complaints)

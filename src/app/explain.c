@@ -522,7 +522,7 @@ int verb_explain(const struct call *c)
         return call_misused(c, "which id?");
     uv_loop_init(&loop);
     if (!ports_open(&ports, &loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
-        uv_loop_close(&loop);
+        ports_loop_end(&loop);
         return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
     }
     bool ready = ports_ready(&ports, 3000);    /* where a part does not answer, what the other knows is told all the same */

@@ -61,7 +61,7 @@ int verb_migrate(const struct call *c)
         return leave;
     uv_loop_init(&loop);
     if (!ports_open(&ports, &loop, c->config, PORTS_BUS, &complaint)) {
-        uv_loop_close(&loop);
+        ports_loop_end(&loop);
         return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
     }
     leave = create_topics(c, &ports);

@@ -54,8 +54,7 @@ bool ports_open(struct ports *p, uv_loop_t *loop, const struct config *config, u
         p->ledger = postgres_open(&(struct postgres_options){.loop = loop, .url = config->postgres_url});
     if (complaint->len == 0)
         return true;
-    ports_close(p);
-    ports_run_dry(loop);
+    ports_close(p);    /* the loop is the caller's: what else stands on it only he can close */
     return false;
 }
 

@@ -25,7 +25,7 @@ struct ports {
 };
 
 /* Opens clock, random and those of `parts`. Connections are made in the background: whoever asks before one stands hears DEPENDENCY_DOWN.
- * False: a setting cannot be used (a bad URL); why stands in `complaint`. */
+ * False: a setting cannot be used (a bad URL); why stands in `complaint`; the loop must be run until nothing is left on it (ports_loop_end). */
 bool ports_open(struct ports *p, uv_loop_t *loop, const struct config *config, unsigned parts, struct buf *complaint) must_check;
 /* Drops what is in flight. Afterwards the loop must be run until nothing is left on it. */
 void ports_close(struct ports *p);

@@ -137,7 +137,7 @@ int verb_rush(const struct call *c)
     r.call = c;
     uv_loop_init(&r.loop);
     if (!ports_open(&r.ports, &r.loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
-        uv_loop_close(&r.loop);
+        ports_loop_end(&r.loop);
         return call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaint)));
     }
     if (call_text(c, "prefix")[0])

@@ -17,7 +17,7 @@
 
 struct rocketmq_options {         /* texts are copied */
     uv_loop_t *loop;
-    struct str name_servers;      /* "host:port;host:port" */
+    struct str name_servers;      /* "host:port", with ; or , between several */
     struct str group;             /* consumer group of pull and mirror; empty: this bus only sends */
     const struct str *topics;     /* shown to the broker's tools as subscribed; their routes are asked for at once */
     size_t topic_count;           /* ≤ 16 */

@@ -319,12 +319,13 @@ bool routes_open(struct routes *r, struct due_table *times, struct peer_watch *w
 {
     *r = (struct routes){.times = times, .watch = watch};
     while (list.len > 0 && r->server_count < NAME_SERVERS_MAX) {
-        const char *semicolon = memchr(list.ptr, ';', list.len);
-        size_t n = semicolon ? (size_t)(semicolon - list.ptr) : list.len;
+        size_t n = 0;
+        while (n < list.len && list.ptr[n] != ';' && list.ptr[n] != ',')
+            n++;
         struct peer *p = peer_new(times, watch, str_trim((struct str){list.ptr, n}));
         if (p)
             r->servers[r->server_count++] = p;
-        n += semicolon ? 1 : 0;
+        n += n < list.len ? 1 : 0;
         list = (struct str){list.ptr + n, list.len - n};
     }
     r->server_turn = (size_t)(uv_hrtime() / 64 % NAME_SERVERS_MAX);    /* not everybody at the first one */

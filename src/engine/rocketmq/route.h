@@ -53,7 +53,7 @@ struct routes {
     size_t topic_count;
 };
 
-/* name_servers: "host:port;host:port". False: none of it can be read. */
+/* name_servers: "host:port", with ; or , between several. False: none of it can be read. */
 bool routes_open(struct routes *r, struct due_table *times, struct peer_watch *watch, struct str name_servers);
 /* All calls end, all peers and routes are gone. */
 void routes_close(struct routes *r);

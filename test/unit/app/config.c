@@ -172,14 +172,14 @@ static void secrets_come_from_files_and_are_not_shown(void **state)
     char shown[256];
     struct buf out = buf_fixed(shown, sizeof shown);
     env_set("SECKILL_IDS_KEYS_FILE", file_of("a-secret-of-our-own-0123456789\n"));
-    env_set("SECKILL_POSTGRES_URL", "postgresql://seckill:geheim@db:5432/s?x=1");
+    env_set("SECKILL_POSTGRES_URL", "postgresql://seckill:geheim@db:5432/s?sslmode=disable");
     assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_GOOD);
     assert_string_equal(c.ids_keys, "a-secret-of-our-own-0123456789");
     config_show(&c, SETTING_ids_keys, &out);
     assert_true(str_eq(buf_str(&out), str_lit("(hidden)")));
     buf_reset(&out);
     config_show(&c, SETTING_postgres_url, &out);
-    assert_true(str_eq(buf_str(&out), str_lit("postgresql://seckill:***@db:5432/s?x=1")));
+    assert_true(str_eq(buf_str(&out), str_lit("postgresql://seckill:***@db:5432/s?sslmode=disable")));
     config_free(&c);
     env_set("SECKILL_IDS_KEYS", "another-secret-0123456789");
     assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_BAD);
@@ -203,6 +203,27 @@ static void a_password_in_a_libpq_string_is_hidden(void **state)
     config_show(&c, SETTING_postgres_url, &out);
     assert_true(str_eq(buf_str(&out), str_lit("host=/tmp password=*** dbname=s")));
     config_free(&c);
+}
+
+static void what_no_engine_could_use_is_refused(void **state)
+{
+    (void)state;
+    static const struct config_flag bad[] = {
+        {SETTING_redis_url, "http://127.0.0.1"}, {SETTING_redis_url, "redis://h:port"}, {SETTING_redis_url, "redis://h:6379/db"},
+        {SETTING_redis_url, "unix:relative"}, {SETTING_postgres_url, "rubbish"}, {SETTING_postgres_url, "postgresql://h/db?nosuch=1"},
+        {SETTING_rocketmq_namesrv, ";;;"}, {SETTING_rocketmq_namesrv, "host"}, {SETTING_rocketmq_namesrv, "a:1;b"}, {SETTING_rocketmq_namesrv, "a:1,b:0"}};
+    static const struct config_flag good[] = {
+        {SETTING_redis_url, "redis://u:p@[::1]:6379/3"}, {SETTING_postgres_url, "host=/tmp dbname=s"}, {SETTING_rocketmq_namesrv, "a:1; [::1]:2,c:3;"}};
+    struct config c;
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_int_equal(load(&c, NULL, &bad[i], 1), CONFIG_BAD);
+        assert_non_null(strstr(complaints_text, setting_row(bad[i].setting)->key));
+        config_free(&c);
+    }
+    for (size_t i = 0; i < countof(good); i++) {
+        assert_int_equal(load(&c, NULL, &good[i], 1), CONFIG_GOOD);
+        config_free(&c);
+    }
 }
 
 static void what_strangers_could_use_is_refused(void **state)
@@ -285,6 +306,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_empty_file_says_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(secrets_come_from_files_and_are_not_shown, setup, teardown),
         cmocka_unit_test_setup(a_password_in_a_libpq_string_is_hidden, setup),
+        cmocka_unit_test_setup(what_no_engine_could_use_is_refused, setup),
         cmocka_unit_test_setup(what_strangers_could_use_is_refused, setup),
         cmocka_unit_test(every_row_has_a_flag_an_environment_name_and_words),
         cmocka_unit_test_setup(every_layer_may_be_full_to_the_brim, setup),

@@ -114,6 +114,16 @@ static void topics_keep_to_their_alphabet(void **state)
     assert_false(route_topic_valid(str_lit("a b")));
 }
 
+static void servers_stand_between_semicolons_or_commas(void **state)
+{
+    (void)state;
+    struct routes several;
+    assert_true(routes_open(&several, &times, &watch, str_lit("127.0.0.1:9; 127.0.0.1:10,[::1]:11")));
+    assert_int_equal(several.server_count, 3);
+    routes_close(&several);
+    assert_false(routes_open(&several, &times, &watch, str_lit(";,")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +131,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_away_stays_readable_by_name, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_broker_without_a_master_takes_no_messages, open_all, close_all),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_changes_nothing, open_all, close_all),
+        cmocka_unit_test_setup_teardown(servers_stand_between_semicolons_or_commas, open_all, close_all),
         cmocka_unit_test(topics_keep_to_their_alphabet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
