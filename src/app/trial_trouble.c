@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trial_trouble.c: what goes wrong beside single calls (trouble.def): drawn from the seed, each at its hour and for a while. One trial in eight
- * has none; one in six lets Redis forget. */
+ * has none; one in six lets Redis forget. Two in three have a theme: a few kinds that come again and again while the crowd is there, for what breaks a
+ * promise is mostly two or three things that meet. */
 #include <stdio.h>
 
 #include "trial_parts.h"
@@ -171,7 +172,11 @@ static void befall(struct trouble *u)
         return;
     switch (u->kind) {
     case TROUBLE_DEATH: death(u); return;
-    case TROUBLE_SILENCE: all_die(t, TRIAL_RELAY, 500000 + (u->chance >> 8) % (7ull * SECOND_US)); return;
+    case TROUBLE_SILENCE:
+        all_die(t, TRIAL_RELAY, 500000 + (u->chance >> 8) % (7ull * SECOND_US));
+        if (u->chance & 1)
+            all_die(t, TRIAL_JANITOR, 500000 + (u->chance >> 16) % (7ull * SECOND_US));
+        return;
     case TROUBLE_MASSACRE: massacre(u); return;
     case TROUBLE_ECHO: echo(u); return;
     case TROUBLE_AMNESIA: amnesia(u); return;
@@ -228,6 +233,13 @@ static enum trial_trouble_kind drawn(struct trial *t)
     return TROUBLE_STORM;
 }
 
+static uint64_t hour_of(struct trial *t, bool themed, uint64_t from_us, uint64_t to_us)
+{
+    if (themed && trial_below(t, 4) > 0)
+        return 2 * (uint64_t)SECOND_US + trial_below(t, 6 * SECOND_US);
+    return from_us + trial_below(t, to_us - from_us);
+}
+
 void trial_troubles_brew(struct trial *t, uint64_t from_us, uint64_t to_us)
 {
     t->camera.waiter.wake = photographs;
@@ -236,12 +248,14 @@ void trial_troubles_brew(struct trial *t, uint64_t from_us, uint64_t to_us)
     t->loses &= t->trouble_count > 0;
     if (t->loses)
         clock_set_in(&t->clock.clock, &t->camera, SECOND_US);
+    enum trial_trouble_kind theme[3] = {drawn(t), drawn(t), drawn(t)};
+    bool themed = trial_below(t, 3) > 0;
     for (size_t i = 0; i < t->trouble_count; i++) {
         struct trouble *u = &t->troubles[i];
         *u = (struct trouble){.trial = t, 
-                              .kind = t->loses && i == 0 ? (trial_below(t, 5) ? TROUBLE_ROLLBACK : TROUBLE_OBLIVION) : drawn(t), .alarm.waiter.wake = comes, .chance = random_next(&t->chance.random)};
+                              .kind = t->loses && i == 0 ? (trial_below(t, 5) ? TROUBLE_ROLLBACK : TROUBLE_OBLIVION) : themed ? theme[trial_below(t, 3)] : drawn(t), .alarm.waiter.wake = comes, .chance = random_next(&t->chance.random)};
         u->lasts_us = trial_below(t, 3) ? 20000 + trial_below(t, 2 * SECOND_US) : trial_below(t, 8 * SECOND_US) + 1;
-        clock_set(&t->clock.clock, &u->alarm, from_us + trial_below(t, to_us - from_us));
+        clock_set(&t->clock.clock, &u->alarm, hour_of(t, themed, from_us, to_us));
     }
 }
 
