@@ -286,6 +286,28 @@ static enum reason says(struct shop *s, const char *user)
     return soldout_says(&s->desk.soldout, act(s), 0, hash, user_bucket(hash, 2));
 }
 
+/* A process that knew the activity as a draft and cannot read any more says nothing of it: it may have opened, and he may have bought elsewhere. */
+static void an_old_draft_is_not_believed(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.activity.state = ACTIVITY_DRAFT;
+    fake_pass(&s->fake, 1500);
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_NOT_STARTED);
+    s->fake.inject_op = FAKE_ACTIVITIES;
+    s->fake.inject_at = 1, s->fake.inject_until = SIZE_MAX;
+    s->fake.inject = REASON_DEPENDENCY_DOWN;
+    s->fake.activity.state = ACTIVITY_OPEN;
+    fake_pass(&s->fake, 1500);
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_DEPENDENCY_DOWN);
+    t.activity = str_lit("another");
+    assert_int_equal(take_now(s, &t), REASON_DEPENDENCY_DOWN);
+    s->fake.inject = REASON_OK;
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+    shop_close(s);
+}
+
 static void sold_out_is_known_for_a_quarter_of_a_second(void **state)
 {
     (void)state;
@@ -618,7 +640,7 @@ int main(void)
         cmocka_unit_test(every_answer_of_the_store_is_told), cmocka_unit_test(whatever_fails_he_hears_once),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
-        cmocka_unit_test(an_activity_just_made_is_found),
+        cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(an_old_draft_is_not_believed),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
         cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time),
         cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
