@@ -90,7 +90,8 @@ static bool filled(const struct draft *d, struct create_order *out)
     *out = (struct create_order){
         .schema_version = d->number[SCHEMA], .message = d->text[MESSAGE], .request = d->text[REQUEST], .reservation = d->text[RESERVATION],
         .activity = d->text[ACTIVITY], .sku = d->text[SKU], .user = d->text[USER], .epoch = (uint8_t)d->number[EPOCH], .trace = d->text[TRACE]};
-    return token_parse(d->text[TOKEN], &out->token) && time_parse(d->text[CREATED], &out->created_ms);
+    return token_parse(d->text[TOKEN], &out->token) && out->token.unit < UNIT_MOST && out->token.generation <= INT32_MAX &&
+           time_parse(d->text[CREATED], &out->created_ms);
 }
 
 enum reason message_read(struct str body, struct arena *a, struct create_order *out)

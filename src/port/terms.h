@@ -55,6 +55,8 @@ struct ident {
 #define IDENT_TEXT 26                /* Crockford base32 of 128 bits */
 #define IDENT_ID_TEXT (4 + IDENT_TEXT)  /* with its prefix */
 
+#define UNIT_MOST ((int64_t)1 << 48)    /* units are below it: a store may keep one in six bytes */
+
 /* A unit of stock at one generation; inventory_token_id = token_<unit>-<generation>, <unit> at least six digits. */
 struct token {
     int64_t unit;           /* unique in the whole ledger, > 0 */

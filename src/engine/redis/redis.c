@@ -20,7 +20,6 @@
 #define SKUS_MOST 256
 #define WORDS_MOST (4 + 7 + 3 * SKUS_MOST)    /* of install, the longest */
 _Static_assert(PART_ITEMS * 10 + 4 <= WORDS_MOST, "a settle of verdicts that are all superseded fits too");
-#define UNIT_MOST ((int64_t)1 << 48)   /* an entry holds a unit in six bytes */
 #define ANSWER_BYTES (8u << 20)
 #define NODES 1                        /* of a cluster; each will own slots. One owns them all for now */
 
@@ -496,10 +495,12 @@ static bool ident_of(struct str id, struct ident *out)
     return true;
 }
 
-static bool settle_fits(const struct settle_ask *a)
+static bool settle_fits(const void *item)
 {
+    const struct settle_ask *a = item;
     struct ident other;
-    return bucket_fits(&a->bucket) && id_fits(a->user) && id_fits(a->request) && id_fits(a->sku) && token_fits(a->token) &&
+    return bucket_fits(&a->bucket) && id_fits(a->user) && id_fits(a->request) && id_fits(a->sku) &&
+           (a->to == RESERVATION_RELEASED || token_fits(a->token)) &&    /* a RELEASED entry holds no unit */
            (a->superseded_by.len == 0 || (ident_of(a->superseded_by, &other) && id_fits(a->superseded_request) && id_fits(a->superseded_sku)));
 }
 
@@ -531,6 +532,12 @@ static void settle_words(struct words *w, const void *item, struct ident *other)
     add(w, a->superseded_sku);
 }
 
+static bool restock_fits(const void *item)
+{
+    const struct restock_ask *a = item;
+    return bucket_fits(&a->bucket) && id_fits(a->sku) && token_fits(a->token) && a->token.unit > 0;
+}
+
 static void restock_words(struct words *w, const void *item, struct ident *other)
 {
     const struct restock_ask *a = item;
@@ -547,6 +554,7 @@ struct batch {
     const char *items;
     size_t size, count;
     const struct bucket *(*bucket)(const void *item);
+    bool (*fits)(const void *item);
     void (*words)(struct words *, const void *item, struct ident *other);
 };
 
@@ -583,7 +591,8 @@ static enum reason batch_part(struct redis_store *r, struct call *c, const struc
     return reason;
 }
 
-static void call_batch(struct redis_store *r, const struct batch *b, bool fits, struct waiter *w)
+/* An item that cannot be said is refused by itself: those beside it are innocent, and would be refused with it again and again. */
+static void call_batch(struct redis_store *r, const struct batch *b, struct waiter *w)
 {
     static const struct batch_result nothing;
     check(b->count <= STORE_BATCH_MAX);
@@ -591,13 +600,19 @@ static void call_batch(struct redis_store *r, const struct batch *b, bool fits, 
         refuse_with(r, w, REASON_OK, &nothing);
         return;
     }
-    struct call *c = call_begin(r, b->kind, fits, w);
+    bool placed[STORE_BATCH_MAX] = {false};
+    size_t unfit = 0;
+    for (size_t i = 0; i < b->count; i++)
+        unfit += placed[i] = !b->fits(item_at(b, i));
+    struct call *c = call_begin(r, b->kind, unfit < b->count, w);
     if (!c)
         return;
+    c->some_known = unfit > 0;
     c->count = b->count;
     c->batch = calloc(1, sizeof *c->batch);
     check(c->batch != NULL);
-    bool placed[STORE_BATCH_MAX] = {false};
+    for (size_t i = 0; i < b->count; i++)
+        c->batch->verdicts[i] = REASON_ENGINE_REFUSED;
     size_t ordered = 0;
     for (size_t i = 0; i < b->count; i++) {
         if (placed[i])
@@ -613,20 +628,14 @@ static void call_batch(struct redis_store *r, const struct batch *b, bool fits, 
 
 static void redis_settle(struct store *store, const struct settle_ask *asks, size_t count, struct waiter *w)
 {
-    struct batch b = {SETTLE, REDIS_SCRIPT_settle, (const char *)asks, sizeof *asks, count, settle_bucket, settle_words};
-    bool fits = true;
-    for (size_t i = 0; i < count; i++)
-        fits = fits && settle_fits(&asks[i]);
-    call_batch(redis_of(store), &b, fits, w);
+    struct batch b = {SETTLE, REDIS_SCRIPT_settle, (const char *)asks, sizeof *asks, count, settle_bucket, settle_fits, settle_words};
+    call_batch(redis_of(store), &b, w);
 }
 
 static void redis_restock(struct store *store, const struct restock_ask *asks, size_t count, struct waiter *w)
 {
-    struct batch b = {RESTOCK, REDIS_SCRIPT_restock, (const char *)asks, sizeof *asks, count, restock_bucket, restock_words};
-    bool fits = true;
-    for (size_t i = 0; i < count; i++)
-        fits = fits && bucket_fits(&asks[i].bucket) && id_fits(asks[i].sku) && token_fits(asks[i].token) && asks[i].token.unit > 0;
-    call_batch(redis_of(store), &b, fits, w);
+    struct batch b = {RESTOCK, REDIS_SCRIPT_restock, (const char *)asks, sizeof *asks, count, restock_bucket, restock_fits, restock_words};
+    call_batch(redis_of(store), &b, w);
 }
 
 static void batch_failed(struct call *c, const struct redis_command *part, enum reason reason)

@@ -844,6 +844,22 @@ static void one_reservation_twice_in_a_batch(void **state)
     assert_true(v.at[0] == REASON_OK && v.at[1] == REASON_OK && v.at[2] == REASON_UNCHANGED);    /* in their order */
 }
 
+static void no_item_suffers_for_another(void **state)
+{
+    (void)state;
+    open_sale(2);
+    struct took t = take(0, "u1", 0, "r1", 1);
+    struct settle_ask told[3] = {ordered("x", 7, "r7", 0, (struct token){INT64_MAX, 1}), ordered("u1", 1, "r1", 0, t.known.entry.token),
+                                 released("y", 8, "r8", 0, REASON_TOKEN_FOREIGN)};
+    told[2].token = (struct token){INT64_MAX, 1};
+    for (int round = 0; round < 2; round++) {
+        struct verdicts v = settle_all(told, 3);
+        assert_int_equal(v.reason, REASON_OK);
+        assert_int_equal(v.at[1], round == 0 ? REASON_OK : REASON_UNCHANGED);
+        assert_int_equal(v.at[2], round == 0 ? REASON_OK : REASON_UNCHANGED);    /* a RELEASED entry holds no unit */
+    }
+}
+
 /* ---- restock --------------------------------------------------------------------------------------------------------------- */
 
 static void a_unit_comes_back_once(void **state)
@@ -1244,6 +1260,7 @@ int main(void)
         cmocka_unit_test(ordered_wins_over_the_others),
         cmocka_unit_test(superseded_by_an_order),
         cmocka_unit_test(batches_over_buckets),
+        cmocka_unit_test(no_item_suffers_for_another),
         cmocka_unit_test(one_reservation_twice_in_a_batch),
         cmocka_unit_test(a_unit_comes_back_once),
         cmocka_unit_test(high_generations),

@@ -72,8 +72,9 @@ static void a_fingerprint_stays_the_same(void **state)
 
 #define RSV "rsv_00041061050R3GG28A1C60T3QZ"
 #define MSG "msg_00041061050R3GG28A1C60T3QZ"
-#define KNOWN "\"message_id\":\"" MSG "\",\"request_id\":\"req\",\"reservation_id\":\"" RSV "\",\"activity_id\":\"act\",\"sku_id\":\"9007199254740993\"," \
-              "\"user_id\":\"18446744073709551616\",\"inventory_token_id\":\"token_000042-7\",\"created_at\":\"2026-12-01T00:00:00.123Z\",\"epoch\":3"
+#define KNOWN_OF(token) "\"message_id\":\"" MSG "\",\"request_id\":\"req\",\"reservation_id\":\"" RSV "\",\"activity_id\":\"act\",\"sku_id\":\"9007199254740993\"," \
+              "\"user_id\":\"18446744073709551616\",\"inventory_token_id\":\"" token "\",\"created_at\":\"2026-12-01T00:00:00.123Z\",\"epoch\":3"
+#define KNOWN KNOWN_OF("token_000042-7")
 
 static enum reason reading(struct str body, struct create_order *out)
 {
@@ -132,9 +133,13 @@ static void what_cannot_be_read_is_said_so(void **state)
     static const char *const bad[] = {
         "", "{}", "nonsense", "{\"schema_version\":1}", "{\"schema_version\":0," KNOWN "}", "{\"schema_version\":\"1\"," KNOWN "}", "{\"schema_version\":1.0," KNOWN "}",
         "{\"schema_version\":1," KNOWN ",\"epoch\":3}", "{\"schema_version\":1," KNOWN "}}", "{\"schema_version\":1," KNOWN,
-        "{\"schema_version\":1," KNOWN ",\"x\":[[[[[[[[[1]]]]]]]]]}", "{\"schema_version\":99999999999999999999," KNOWN "}"};
+        "{\"schema_version\":1," KNOWN ",\"x\":[[[[[[[[[1]]]]]]]]]}", "{\"schema_version\":99999999999999999999," KNOWN "}",
+        /* tokens that no ledger gives */
+        "{\"schema_version\":1," KNOWN_OF("token_281474976710656-1") "}", "{\"schema_version\":1," KNOWN_OF("token_9223372036854775807-1") "}",
+        "{\"schema_version\":1," KNOWN_OF("token_000042-2147483648") "}"};
     for (size_t i = 0; i < countof(bad); i++)
         assert_int_equal(reading(str_of(bad[i]), &m), REASON_MESSAGE_UNREADABLE);
+    assert_int_equal(reading(str_lit("{\"schema_version\":1," KNOWN_OF("token_281474976710655-2147483647") "}"), &m), REASON_OK);
     char small[64];
     struct arena full = {.start = small, .cap = sizeof small};
     assert_int_equal(message_read(str_lit("{\"schema_version\":1," KNOWN "}"), &full, &m), REASON_MESSAGE_UNREADABLE);
