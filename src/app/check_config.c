@@ -105,8 +105,6 @@ int verb_check_config(const struct call *c)
     struct config config;
     struct config_source source = c->source;
     struct buf complaints = buf_growing(64 * 1024);
-    if (c->argument_count > 0)
-        return call_misused(c, "takes no argument \"%s\"; a file comes with --config", c->arguments[0]);
     source.env = env_of;
     enum config_result result = config_load(&config, &source, &complaints);
     if (c->json)

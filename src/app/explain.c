@@ -520,6 +520,8 @@ int verb_explain(const struct call *c)
     struct buf complaint = buf_fixed(memory, sizeof memory);
     if (c->argument_count != 1)
         return call_misused(c, "which id?");
+    if (!str_is_id(str_of(c->arguments[0])))
+        return call_misused(c, "\"%s\" is no id: 1 to 64 of A-Z a-z 0-9 _ -", c->arguments[0]);
     uv_loop_init(&loop);
     if (!ports_open(&ports, &loop, c->config, PORTS_STORE | PORTS_LEDGER, &complaint)) {
         ports_loop_end(&loop);

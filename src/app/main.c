@@ -42,6 +42,15 @@ static int run_with_settings(struct call *c, struct buf *complaints)
     return leave;
 }
 
+/* The column of spec/verb.def: as many words as it has. */
+static size_t arguments_most(const struct verb_row *row)
+{
+    size_t words = row->arguments[0] != 0;
+    for (const char *at = row->arguments; *at; at++)
+        words += *at == ' ';
+    return words;
+}
+
 static int run(struct call *c, int argc, char **argv)
 {
     struct buf complaints = buf_growing(64 * 1024);
@@ -52,6 +61,8 @@ static int run(struct call *c, int argc, char **argv)
     } else if (!good) {
         fprintf(stderr, STR_FMT "See `seckill help %s`.\n", STR_ARG(buf_str(&complaints)), verb_row(c->verb)->name);
         leave = LEAVE_USAGE;
+    } else if (c->argument_count > arguments_most(verb_row(c->verb))) {
+        leave = call_misused(c, "takes no argument \"%s\"", c->arguments[arguments_most(verb_row(c->verb))]);
     } else if (verb_row(c->verb)->reads_settings) {
         c->source.env = env_of;
         leave = run_with_settings(c, &complaints);

@@ -280,8 +280,6 @@ int verb_serve(const struct call *c)
     static struct serving s;
     char memory[1024];
     struct buf complaint = buf_fixed(memory, sizeof memory);
-    if (c->argument_count > 0)
-        return call_misused(c, "takes no argument \"%s\"", c->arguments[0]);
     if (!killpoint_arm(getenv("SECKILL_KILL"), getenv("SECKILL_TEST_HOOKS"), &complaint))
         return call_failed(c, LEAVE_REFUSED, STR_FMT, STR_ARG(buf_str(&complaint)));
     s.call = c;

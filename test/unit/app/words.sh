@@ -37,6 +37,14 @@ expect 4 'nobody listens' rush --http-listen 127.0.0.1:1
 expect 3 'redis.url' audit --redis-url nonsense
 expect 4 'nothing is proved' audit --redis-url unix:/nonexistent --postgres-url 'host=/nonexistent'
 expect 2 'is no id' buy --user 'a b'
+expect 2 'is no id' audit 'a b'
+expect 2 'is no id' explain ''
+for verb in serve demo migrate buy rush check-config version; do
+    expect 2 'takes no argument "stray"' $verb stray
+done
+expect 2 'takes no argument "stray"' activity show act_demo stray
+expect 2 'takes no argument "stray"' audit act_demo stray
+expect 2 'takes no argument "stray"' help buy stray
 expect 0 '^[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*$' token issue --user u
 expect 0 '^{"sold":500,"oversell":0,"duplicates":0,"drift":0,.*"contradictions":0,' demo --once --users 3000 --stock 500 -o json
 expect 0 '"SOLD_OUT":' demo --once --users 300 --stock 50 -o json
