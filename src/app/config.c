@@ -398,41 +398,54 @@ void config_free(struct config *c)
 
 /* ---- asked later ----------------------------------------------------------------------------------------------------------- */
 
-/* The password of scheme://user:password@host, or of a libpq "password=..." pair. */
-static struct str password_in(struct str url)
+/* The value after "password" and "=", of whatever name ends so: quoted as libpq lets one, or up to what ends it. */
+static struct str password_value(struct str s, bool url)
 {
-    const char *word = memmem(url.ptr, url.len, "password=", 9);
-    if (word) {
-        const char *from = word + 9, *at = from, *end = url.ptr + url.len;
-        while (at < end && *at != ' ' && *at != '&')
+    const char *end = s.ptr + s.len, *at = s.ptr;
+    for (; (at = memmem(at, (size_t)(end - at), "password", 8)); ) {
+        at += 8;
+        while (at < end && *at == ' ')
             at++;
-        return str_range(from, at);
+        if (at == end || *at != '=')
+            continue;
+        for (at++; at < end && *at == ' '; at++)
+            ;
+        const char *from = at;
+        bool quoted = !url && at < end && *at == '\'';
+        for (at += quoted; at < end && (quoted ? *at != '\'' : *at != (url ? '&' : ' ')); at++)
+            at += !url && *at == '\\' && at + 1 < end;
+        return str_range(from, at + (quoted && at < end));
     }
-    const char *slashes = memmem(url.ptr, url.len, "://", 3);
+    return (struct str){0};
+}
+
+/* The first secret of scheme://user:password@host or of a libpq string. */
+static struct str password_in(struct str s, bool url)
+{
+    struct str value = password_value(s, url);
+    const char *slashes = memmem(s.ptr, s.len, "://", 3);
     if (!slashes)
-        return (struct str){0};
-    struct str rest = str_range(slashes + 3, url.ptr + url.len);
+        return value;
+    struct str rest = str_range(slashes + 3, s.ptr + s.len);
     const char *sign = memrchr(rest.ptr, '@', rest.len);
     const char *colon = sign ? memchr(rest.ptr, ':', (size_t)(sign - rest.ptr)) : NULL;
-    return colon ? str_range(colon + 1, sign) : (struct str){0};
+    return colon && (!value.ptr || colon < value.ptr) ? str_range(colon + 1, sign) : value;
 }
 
 void config_show(const struct config *c, enum setting s, struct buf *out)
 {
-    struct str text = str_of(c->from[s].text), hidden = {0};
+    struct str text = str_of(c->from[s].text), hidden;
     if (rows[s].shown == SETTING_SECRET && text.len > 0) {
         buf_add_str(out, str_lit("(hidden)"));
         return;
     }
-    if (rows[s].shown == SETTING_URL)
-        hidden = password_in(text);
-    if (hidden.len == 0) {
-        buf_add_str(out, text);
-        return;
+    bool url = memmem(text.ptr, text.len, "://", 3) != NULL;
+    while (rows[s].shown == SETTING_URL && (hidden = password_in(text, url)).len > 0) {
+        buf_add_str(out, str_range(text.ptr, hidden.ptr));
+        buf_add_str(out, str_lit("***"));
+        text = str_range(hidden.ptr + hidden.len, text.ptr + text.len);
     }
-    buf_add_str(out, str_range(text.ptr, hidden.ptr));
-    buf_add_str(out, str_lit("***"));
-    buf_add_str(out, str_range(hidden.ptr + hidden.len, text.ptr + text.len));
+    buf_add_str(out, text);
 }
 
 bool config_has_role(const struct config *c, const char *role)

@@ -198,11 +198,23 @@ static void a_password_in_a_libpq_string_is_hidden(void **state)
     struct config c;
     char shown[256];
     struct buf out = buf_fixed(shown, sizeof shown);
-    struct config_flag flag = {SETTING_postgres_url, "host=/tmp password=geheim dbname=s"};
-    assert_int_equal(load(&c, NULL, &flag, 1), CONFIG_GOOD);
-    config_show(&c, SETTING_postgres_url, &out);
-    assert_true(str_eq(buf_str(&out), str_lit("host=/tmp password=*** dbname=s")));
-    config_free(&c);
+    static const struct { const char *url, *shown; } cases[] = {
+        {"host=/tmp password=geheim dbname=s", "host=/tmp password=*** dbname=s"},
+        {"host=/tmp password='sehr \\' geheim' dbname=s", "host=/tmp password=*** dbname=s"},
+        {"password = geheim&so dbname=s", "password = *** dbname=s"},
+        {"sslpassword=geheim password=geheim", "sslpassword=*** password=***"},
+        {"postgresql://u:geheim@h/d?sslpassword=geheim&password=geheim", "postgresql://u:***@h/d?sslpassword=***&password=***"},
+        {"postgresql://u@h/d?user=password", "postgresql://u@h/d?user=password"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct config_flag flag = {SETTING_postgres_url, cases[i].url};
+        assert_int_equal(load(&c, NULL, &flag, 1), CONFIG_GOOD);
+        buf_reset(&out);
+        config_show(&c, SETTING_postgres_url, &out);
+        shown[out.len] = 0;
+        assert_string_equal(shown, cases[i].shown);
+        config_free(&c);
+    }
 }
 
 static void what_no_engine_could_use_is_refused(void **state)
