@@ -205,14 +205,14 @@ static int close_all(void **state)
 static void every_call_under_every_cut(void **state)
 {
     (void)state;
-    struct cutting c = {.world = world, .relay = broker, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000};
+    struct cutting c = {.world = world, .relay = broker, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
     cutting_run(&c, calls, countof(calls), cutting_rounds());
 }
 
 static void every_question_to_the_name_server(void **state)
 {
     (void)state;
-    struct cutting c = {.world = world, .relay = names, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000};
+    struct cutting c = {.world = world, .relay = names, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
     cutting_run(&c, name_calls, countof(name_calls), cutting_rounds());
 }
 

@@ -21,6 +21,7 @@ struct cutting {
     uint64_t seed;
     uint32_t budget_ms, slack_ms;                   /* of a call; and how much later it may be woken on a busy machine */
     uint32_t recover_ms;                            /* until the engine must work again */
+    uint32_t lag_ms;                                /* until what was confirmed shows: a broker builds its queues behind its log */
     bool (*ready)(void *);                          /* the engine is connected; NULL: a call that ended well shows it */
     unsigned told[4], waits_ms[CUT_COUNT];          /* by fate; the longest wait of each cut */
     unsigned cases;
