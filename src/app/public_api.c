@@ -55,7 +55,9 @@ struct call {
         struct take take;
         struct query query;
     };
-    bool taking, asking;              /* which of the two is with core */
+    bool taking, asking, reading;     /* what is with core: one of the two, or the list of activities */
+    struct catalog_wait catalog;
+    struct str activity;
     /* an event stream */
     bool streaming;
     enum reservation_state shown;     /* NONE: nothing yet */
@@ -335,6 +337,8 @@ static void let_go(struct call *c)
         reservation_let_go(&c->take);
     if (c->asking)
         query_let_go(&c->query);
+    if (c->reading)
+        catalog_let_go(&c->catalog);
     clock_unset(c->api->clock, &c->rest);
     list_remove(&c->link);
 }
@@ -515,12 +519,12 @@ static void route_RESERVATION_EVENTS(struct call *c, struct str id)
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------------------------- */
 
-static void route_ACTIVITY(struct call *c, struct str id)
+static void answer_activity(struct call *c, enum reason read)
 {
     struct desk *d = c->api->desk;
-    const struct activity *a = catalog_find(&d->catalog, id);
+    const struct activity *a = catalog_find(&d->catalog, c->activity);
     if (!a) {
-        refuse(c, catalog_learnt(&d->catalog) ? REASON_UNKNOWN_ACTIVITY : REASON_DEPENDENCY_DOWN, NULL);
+        refuse(c, read == REASON_OK && catalog_learnt(&d->catalog) ? REASON_UNKNOWN_ACTIVITY : REASON_DEPENDENCY_DOWN, NULL);
         return;
     }
     bool *sold = calloc(a->sku_count + 1, sizeof *sold);
@@ -532,6 +536,29 @@ static void route_ACTIVITY(struct call *c, struct str id)
     answer_json(c, 200, REASON_OK, &body, str_lit("Cache-Control: no-store\r\n"));
     buf_free(&body);
     free(sold);
+}
+
+static void activity_read(struct catalog_wait *w, enum reason reason)
+{
+    struct call *c = container_of(w, struct call, catalog);
+    c->reading = false;
+    answer_activity(c, reason);
+}
+
+static void route_ACTIVITY(struct call *c, struct str id)
+{
+    struct catalog *known = &c->api->desk->catalog;
+    c->activity = id;
+    if (!catalog_may_lag(known, catalog_find(known, id))) {
+        answer_activity(c, REASON_OK);
+        return;
+    }
+    c->reading = true;
+    c->catalog = (struct catalog_wait){.done = activity_read};
+    list_remove(&c->link);
+    list_append(&c->api->out, &c->link);
+    c->x->gone = on_gone;
+    catalog_refresh(known, &c->catalog);
 }
 
 static void route_OPENAPI(struct call *c, struct str id)

@@ -193,6 +193,12 @@ int activity_sku(const struct activity *a, struct str sku)
     return -1;
 }
 
+bool catalog_may_lag(const struct catalog *c, const struct activity *a)
+{
+    bool too_little = !a || a->state == ACTIVITY_DRAFT;
+    return too_little && c->running && (!catalog_learnt(c) || clock_mono_us(c->clock) - c->learnt_us > 200000);
+}
+
 void catalog_refresh(struct catalog *c, struct catalog_wait *w)
 {
     check(c->running);

@@ -59,6 +59,9 @@ static inline const struct activity *catalog_at(const struct catalog *c, size_t 
 /* Index of the SKU in the activity, or -1. */
 int activity_sku(const struct activity *, struct str sku);
 
+/* Whether a read might tell more of this activity (NULL: we do not know it): it is unknown or a draft, and the last read was over 200 ms ago;
+ * strangers who ask for what is not there make us read no oftener than that. */
+bool catalog_may_lag(const struct catalog *, const struct activity *);
 /* Read now (or after the read in flight). */
 void catalog_refresh(struct catalog *, struct catalog_wait *);
 void catalog_let_go(struct catalog_wait *);    /* harmless when not waiting */

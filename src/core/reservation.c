@@ -252,21 +252,12 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     finish(t, told(reason));
 }
 
-/* An activity we do not know, or only as a draft, may be newer than what we know; strangers make us read no oftener than this. Where it could not be
- * read, nothing is said of it: he may have bought elsewhere long since. */
-static bool may_be_newer(const struct take *t, const struct activity *a)
-{
-    const struct catalog *c = &t->desk->catalog;
-    bool too_little = !a || a->state == ACTIVITY_DRAFT;
-    return too_little && c->running && (!catalog_learnt(c) || clock_mono_us(t->desk->clock) - c->learnt_us > 200000);
-}
-
 /* true: answered without asking. */
 static bool ask_store(struct take *t)
 {
     struct desk *d = t->desk;
     const struct activity *a = catalog_find(&d->catalog, t->activity);
-    if (may_be_newer(t, a)) {
+    if (catalog_may_lag(&d->catalog, a)) {    /* where it could not be read, nothing is said of it: he may have bought elsewhere long since */
         if (t->refreshed || !catalog_learnt(&d->catalog))
             return answer(t, REASON_DEPENDENCY_DOWN);
         refresh(t);

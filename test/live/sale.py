@@ -380,5 +380,9 @@ def tell(sale, stories):
             for line in (str(e) if isinstance(e, Wrong) else traceback.format_exc()).splitlines():
                 print(f"    {line}")
             print(f"not ok - {name}", flush=True)
+            for process in sale.extra:  # nor leave its own processes to the next
+                process.kill()
+                process.wait()
+            sale.extra.clear()
             sale.wake()
     return 1 if bad else 0

@@ -56,6 +56,13 @@ struct terms {
     bool closed;             /* not warm, not open */
 };
 
+static void create_as(const struct activity_create *ask)
+{
+    struct await a = AWAIT();
+    ledger_activity_create(w.ports.ledger, ask, &a.waiter);
+    assert_int_equal(await_run(&a, &w.loop), REASON_OK);
+}
+
 static void create(const struct terms *t)
 {
     struct sku skus[] = {{.sku = str_lit("sku_a"), .stock = t->stock, .price = 100, .currency = str_lit("CNY")},
@@ -64,9 +71,7 @@ static void create(const struct terms *t)
     struct activity_create ask = {.actor = str_lit("test"),
         .activity = {.activity = str_lit("act_t"), .title = str_lit("Test"), .buckets = 1, .starts_ms = now + t->starts_in_ms, .ends_ms = now + t->starts_in_ms + 3600000,
                      .pay_timeout_s = 900, .skus = skus, .sku_count = 2}};
-    struct await a = AWAIT();
-    ledger_activity_create(w.ports.ledger, &ask, &a.waiter);
-    assert_int_equal(await_run(&a, &w.loop), REASON_OK);
+    create_as(&ask);
     w.controller = controller_new(w.ports.store, w.ports.ledger, w.ports.clock, 1, control_options_default());
     assert_non_null(w.controller);
     if (t->closed)
@@ -697,12 +702,28 @@ static void strangers_need_tokens(void **state)
     end();
 }
 
+static void an_activity_just_made_is_known_to_whoever_asks(void **state)
+{
+    (void)state;
+    begin((struct terms){.stock = 1});
+    await_ms(&w.loop, 300);    /* the list was read a while ago, and is not yet due again */
+    struct sku sku = {.sku = str_lit("sku_new"), .stock = 1, .price = 100, .currency = str_lit("CNY")};
+    int64_t now = clock_now_ms(w.ports.clock);
+    create_as(&(struct activity_create){.actor = str_lit("test"), .activity = {.activity = str_lit("act_new"), .title = str_lit("New"), .buckets = 1,
+        .starts_ms = now, .ends_ms = now + 3600000, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1}});
+    assert_int_equal(get("/v1/activities/act_new"), 200);
+    assert_string_equal(text("state"), "DRAFT");
+    expect_code(get("/v1/activities/act_never"), 404, "UNKNOWN_ACTIVITY");
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
         cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(tokens), cmocka_unit_test(strangers_need_tokens),
+        cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };
     return cmocka_run_group_tests_name("public_api", tests, NULL, NULL);
 }
