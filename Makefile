@@ -30,6 +30,8 @@ demo: build ## the same sale in one process, in memory, nothing installed
 
 test:     ## every test, on servers of its own
 	@tools/test
+chaos:    ## a process dies at every named place, the servers die in a rush, every link is cut (5 minutes)
+	@tools/test --only chaos
 test-fast: ## the tests that need no server, in under half a minute
 	@tools/test --fast
 check:    ## shell scripts looked over, warnings as errors with gcc and clang
@@ -49,4 +51,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush demo sim test test-fast check asan tsan clang fuzz help
+.PHONY: build run stop reset status logs buy rush demo sim test chaos test-fast check asan tsan clang fuzz help
