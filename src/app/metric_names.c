@@ -10,7 +10,7 @@ static const char *no_name(unsigned i) { return (void)i, NULL; }
 
 static const char *kind_name(unsigned i)
 {
-    static const char *const names[OUTBOX_KINDS] = {"STATUS", "RETURN", "EVENT", "DEAD_LETTER"};
+    static const char *const names[OUTBOX_KINDS] = {"STATUS", "RETURN", "EVENT", "DEAD_LETTER", "REFUND"};
     return i < OUTBOX_KINDS ? names[i] : NULL;
 }
 

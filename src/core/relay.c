@@ -224,10 +224,10 @@ static void add_message(struct lane *l, size_t row, const struct outbox_row *o)
     if (l->texts.used + o->body.len + o->topic_key.len + 64 > l->texts.cap - LANE_TEXT)
         return;    /* no room in this claim, for ids must always have theirs; it comes again, in another company */
     struct str body = o->body.len > 0 ? keep(l, o->body) : str_lit("{}"), key = keep(l, o->topic_key);
-    bool event = o->kind == OUTBOX_EVENT;
+    bool event = o->kind == OUTBOX_EVENT || o->kind == OUTBOX_REFUND;    /* a refund is asked of whoever moves the money, by payment_id */
     l->message_of[l->messages] = (uint16_t)row;
     l->message[l->messages++] = (struct bus_message){
-        .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body, .spread = (uint64_t)o->row / 32};
+        .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body};
 }
 
 static void claimed(struct waiter *w, enum reason reason, const void *result)

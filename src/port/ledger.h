@@ -100,12 +100,169 @@ struct ledger_look_answer {
     struct order order;
     bool parked;                            /* an open review holds the reservation */
     int64_t decided_ms;
+    const struct payment_record *payments;  /* of the order, oldest first; told to LOOK_ORDER alone */
+    size_t payment_count;                   /* at most LOOK_PAYMENTS_MAX are named */
+};
+#define LOOK_PAYMENTS_MAX 64
+
+/* ---- pay: what a payment channel says (interfaces §1) ------------------------------------------------------------------- */
+
+/* A callback whose signature holds. Ids and currency as str_is_id has them, the webhook at most 255 bytes of text, else POISON for the whole batch. */
+struct pay_item {
+    struct str webhook;                     /* webhook-id: the same with the same body is told the first answer again */
+    uint8_t digest[32];                     /* SHA-256 of the body */
+    struct str body;                        /* as it came; kept where a person must look */
+    struct str reservation;                 /* rsv_X where the check of order id ord_X holds; empty: no order can ever have this id */
+    struct payment what;
+};
+struct pay_ask {
+    const struct pay_item *items;
+    size_t count;                           /* ≤ LEDGER_PAY_MAX */
+};
+#define LEDGER_PAY_MAX 64
+/* As if the items came one after another, in their order:
+ *   PAYMENT_APPLIED          the order is PAID by this (also SUCCESS after FAILED of the same payment)
+ *   PAYMENT_DUPLICATE        this payment and result are known; or FAILED after SUCCESS, which changes nothing
+ *   PAYMENT_FAILED_RECORDED  recorded; the order stays as it is
+ *   PAYMENT_AFTER_CANCEL     the order is CANCELED and stays so; one refund is in the outbox
+ *   PAYMENT_EXTRA            the order was PAID by another payment; one refund is in the outbox
+ *   PAYMENT_QUARANTINED      recorded, and a review of kind PAYMENT says `why`: ORDER_UNKNOWN · WRONG_AMOUNT (or currency) · PAYMENT_ID_REUSED (with
+ *                            another order, amount or currency) · WEBHOOK_ID_REUSED (with another body). A SUCCESS for a reservation that is RELEASED, or
+ *                            becomes so, is refunded once without a person
+ *   PAYMENT_UNDECIDED        the reservation has no verdict yet: nothing is recorded, an order can still appear; the channel must come again */
+struct pay_verdict {
+    enum reason outcome, why;               /* why: with PAYMENT_QUARANTINED; else OK */
+    bool fresh;                             /* false: this webhook was known; the first answer again */
+    bool refund;                            /* a refund of this payment has been asked for, now or before */
+};
+struct pay_answer {
+    const struct pay_verdict *verdicts;     /* one per item, in order */
+    size_t count;
+};
+
+/* ---- cancel (mission §9.5): CREATED → CANCELING → CANCELED, the unit's next generation, its return queued: all in one call -------------- */
+
+struct cancel_item {
+    struct str order;
+    struct str user;                        /* whose it must be; empty: anybody's (an operator, the sweep) */
+};
+struct cancel_ask {
+    const struct cancel_item *items;
+    size_t count;                           /* ≤ LEDGER_BATCH_MAX */
+    bool due;                               /* only those whose pay_deadline has passed by the ledger's clock, and none that another call holds just now */
+    enum reason why;                        /* CANCELED (its user's wish) · PAY_TIMEOUT; goes into the journal */
+};
+/* CANCELED · ORDER_PAID · NOT_FOUND (or another's) · with `due`: UNCHANGED (its time has not come) · ENGINE_BUSY (held by another call: later). */
+struct cancel_verdict {
+    enum reason outcome;
+    bool fresh;                             /* cancelled by this call; false: it stood so already */
+};
+struct cancel_answer {
+    const struct cancel_verdict *verdicts;  /* one per item, in order */
+    size_t count;
+    int64_t now_ms;                         /* the ledger's clock */
+};
+
+/* ---- due: unpaid orders past their deadline, for the sweep: it may ask the channel first, then cancels with `due` ---------------------------- */
+
+struct overdue_ask {
+    size_t limit;                           /* ≤ LEDGER_BATCH_MAX */
+    uint32_t grace_ms;                      /* past the deadline by at least so much */
+};
+struct overdue {
+    struct str order, user, activity;
+    int64_t amount, pay_deadline_ms;
+    struct str currency;
+};
+struct overdue_answer {
+    const struct overdue *orders;           /* oldest deadline first */
+    size_t count;
+    int64_t now_ms;                         /* the ledger's clock: a jump against monotonic time must stop the sweep */
+};
+
+/* ---- reviews: what waits for a person ---------------------------------------------------------------------------------------- */
+
+struct review {
+    struct str id;
+    enum review_kind kind;
+    enum reason why;
+    enum review_decision decision;
+    struct str group, key;                  /* consumer group and key of a message */
+    struct create_order what;               /* as far as it could be read */
+    struct payment payment;                 /* of a PAYMENT one */
+    struct str actor, note;                 /* who decided, and the reason given */
+    int64_t opened_ms, resolved_ms;
+    struct str body;                        /* as it came; only where one was asked for by its id */
+};
+struct reviews_ask {
+    struct str id;                          /* exactly this one; empty: a list */
+    bool all;                               /* the resolved too */
+    int64_t before_ms;                      /* only those opened before; 0: from the newest */
+    size_t limit;                           /* ≤ LEDGER_BATCH_MAX */
+};
+/* OK, perhaps with none · NOT_FOUND (an id that is not there). */
+struct reviews_answer {
+    const struct review *reviews;           /* newest first */
+    size_t count;
+    uint64_t open;                          /* how many are open in all */
+};
+/* RELEASE: no order will come (RESERVATION, or a MESSAGE with `what`) · the money goes back, once (PAYMENT).
+ * RETRY: the message is placed again, without its queue; `what` is what the caller can read in a MESSAGE now · the payment is judged again.
+ * DISMISS: closed, nothing else happens; a RESERVATION only once it has a verdict. */
+struct resolve_ask {
+    struct str id;
+    enum review_decision decision;
+    const struct create_order *what;        /* of a MESSAGE; NULL elsewhere */
+    struct str actor, note;
+};
+/* OK (also the same decision again) · NOT_FOUND · CONFLICT (resolved otherwise; or this decision cannot end it, and it stays open) · POISON (RETRY: it still
+ * cannot be taken). */
+struct resolve_answer {
+    enum reason outcome;                    /* ORDERED, RELEASED, PAYMENT_*, or OK where nothing but the closing happened */
+    enum reason why;
+};
+
+/* ---- story: what happened to a unit, a reservation, an order, a payment or a user, in time order (seckill explain) ------------------------ */
+
+enum story_by { STORY_UNIT, STORY_RESERVATION, STORY_ORDER, STORY_PAYMENT, STORY_USER };
+struct story_ask {
+    enum story_by by;
+    struct str id;                          /* all but STORY_UNIT */
+    int64_t unit;
+    struct str activity;                    /* STORY_USER: which; empty: any */
+    size_t limit;                           /* ≤ LEDGER_BATCH_MAX; the newest are told */
+};
+enum story_kind {
+    STORY_DECIDED,       /* a verdict: ORDERED, or RELEASED and why */
+    STORY_CREATED, STORY_PAID, STORY_CANCELED,                         /* the order */
+    STORY_CONSUMED, STORY_RETURNED, STORY_FREED, STORY_RAISED,         /* the unit's journal: taken by an order, back unsold, back from an order, jumped */
+    STORY_RESTOCKED,     /* the return reached Redis */
+    STORY_PAYMENT_HEARD, /* a payment's callback and what it came to */
+    STORY_REFUND,        /* a refund was asked for; why: what the payment was */
+    STORY_REVIEW, STORY_RESOLVED,                                      /* a person was called; a person decided */
+    STORY_KINDS
+};
+struct story_event {
+    int64_t at_ms;
+    enum story_kind kind;
+    struct str reservation, order, user, payment, review;    /* those it concerns */
+    struct token token;                     /* unit 0: none */
+    enum reason outcome, why;               /* DECIDED, PAYMENT_HEARD, RESOLVED: what it came to; why */
+    enum payment_result result;             /* PAYMENT_HEARD */
+    enum refund_status refund;              /* REFUND */
+    int64_t amount;                         /* of order and payment */
+    struct str currency, detail;            /* detail: actor and reason of a RESOLVED one, channel of a payment */
+};
+struct story_answer {
+    const struct story_event *events;       /* oldest first */
+    size_t count;
 };
 
 /* ---- outbox (protocol §4) ------------------------------------------------------------------------------------------------ */
 
-enum outbox_kind { OUTBOX_STATUS, OUTBOX_RETURN, OUTBOX_EVENT, OUTBOX_DEAD_LETTER };
-#define OUTBOX_KINDS 4
+/* A REFUND is the event REFUND_REQUESTED, one per payment; its finish marks the payment's refund DONE. */
+enum outbox_kind { OUTBOX_STATUS, OUTBOX_RETURN, OUTBOX_EVENT, OUTBOX_DEAD_LETTER, OUTBOX_REFUND };
+#define OUTBOX_KINDS 5
 struct outbox_row {
     int64_t row;                            /* with version: what finish names */
     int32_t version;
@@ -122,8 +279,9 @@ struct outbox_row {
     struct token token;
     uint8_t home;                           /* RETURN: the unit's bucket in the present epoch */
     bool stale;                             /* RETURN: not the unit's present generation any more: drop it */
-    /* EVENT, DEAD_LETTER */
+    /* EVENT, DEAD_LETTER, REFUND */
     struct str topic_key, body;
+    struct payment refund;                  /* REFUND: what is to go back */
 };
 struct claim_ask {
     size_t limit;                           /* ≤ LEDGER_BATCH_MAX */
@@ -216,6 +374,12 @@ struct ledger_ops {
     void (*activities)(struct ledger *, struct waiter *);                                       /* → struct activities_answer */
     void (*units)(struct ledger *, const struct units_ask *, struct waiter *);                  /* → struct units_answer      */
     void (*audit)(struct ledger *, struct str activity, struct waiter *);                       /* → struct audit_answer      */
+    void (*pay)(struct ledger *, const struct pay_ask *, struct waiter *);                      /* → struct pay_answer        */
+    void (*cancel)(struct ledger *, const struct cancel_ask *, struct waiter *);                /* → struct cancel_answer     */
+    void (*overdue)(struct ledger *, const struct overdue_ask *, struct waiter *);              /* → struct overdue_answer    */
+    void (*reviews)(struct ledger *, const struct reviews_ask *, struct waiter *);              /* → struct reviews_answer    */
+    void (*resolve)(struct ledger *, const struct resolve_ask *, struct waiter *);              /* → struct resolve_answer    */
+    void (*story)(struct ledger *, const struct story_ask *, struct waiter *);                  /* → struct story_answer      */
 };
 struct ledger {
     const struct ledger_ops *ops;
@@ -233,3 +397,9 @@ static inline void ledger_activity_move(struct ledger *l, const struct activity_
 static inline void ledger_activities(struct ledger *l, struct waiter *w) { l->ops->activities(l, w); }
 static inline void ledger_units(struct ledger *l, const struct units_ask *a, struct waiter *w) { l->ops->units(l, a, w); }
 static inline void ledger_audit(struct ledger *l, struct str activity, struct waiter *w) { l->ops->audit(l, activity, w); }
+static inline void ledger_pay(struct ledger *l, const struct pay_ask *a, struct waiter *w) { l->ops->pay(l, a, w); }
+static inline void ledger_cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w) { l->ops->cancel(l, a, w); }
+static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a, struct waiter *w) { l->ops->overdue(l, a, w); }
+static inline void ledger_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w) { l->ops->reviews(l, a, w); }
+static inline void ledger_resolve(struct ledger *l, const struct resolve_ask *a, struct waiter *w) { l->ops->resolve(l, a, w); }
+static inline void ledger_story(struct ledger *l, const struct story_ask *a, struct waiter *w) { l->ops->story(l, a, w); }

@@ -137,3 +137,33 @@ bool activity_move(enum activity_state from, enum activity_event event, enum act
         *to = activity_moves[from][event].to;
     return activity_moves[from][event].may;
 }
+
+/* ---- money and people: a few words each ---- */
+
+static int word_find(const char *const *words, int count, struct str name)
+{
+    for (int i = 0; i < count; i++)
+        if (str_eq(str_of(words[i]), name))
+            return i;
+    return -1;
+}
+
+#define WORDS(type, ...) \
+    static const char *const type##_words[] = {__VA_ARGS__}; \
+    const char *type##_name(enum type x) \
+    { \
+        check((size_t)x < countof(type##_words)); \
+        return type##_words[x]; \
+    } \
+    bool type##_parse(struct str name, enum type *out) \
+    { \
+        int at = word_find(type##_words, (int)countof(type##_words), name); \
+        if (at >= 0) \
+            *out = (enum type)at; \
+        return at >= 0; \
+    }
+WORDS(payment_result, "FAILED", "SUCCESS")
+WORDS(refund_status, "NONE", "REQUESTED", "DONE")
+WORDS(review_kind, "RESERVATION", "MESSAGE", "PAYMENT")
+WORDS(review_decision, "OPEN", "RELEASE", "RETRY", "DISMISS")
+#undef WORDS

@@ -126,3 +126,34 @@ struct order {
     struct str currency;
     int64_t created_ms, paid_ms, pay_deadline_ms, canceled_ms;    /* 0: not so */
 };
+
+/* What a payment channel says of a payment, and what became of it. */
+enum payment_result { PAYMENT_FAILED, PAYMENT_SUCCESS };
+enum refund_status { REFUND_NONE, REFUND_REQUESTED, REFUND_DONE };    /* REQUESTED: in the outbox, once per payment; DONE: carried to where it goes */
+const char *payment_result_name(enum payment_result r);              /* "FAILED", "SUCCESS" */
+bool payment_result_parse(struct str name, enum payment_result *out);
+const char *refund_status_name(enum refund_status s);                /* "NONE", "REQUESTED", "DONE" */
+bool refund_status_parse(struct str name, enum refund_status *out);
+
+struct payment {
+    struct str payment, order;     /* payment_id, order_id, as the channel gave them */
+    enum payment_result result;
+    int64_t amount;                /* minor units */
+    struct str currency, channel;
+    int64_t occurred_ms;           /* by the channel's clock */
+};
+/* A payment as the ledger holds it: the best that was ever heard of this payment_id (SUCCESS after FAILED; never back). */
+struct payment_record {
+    struct payment what;
+    enum reason disposition;       /* PAYMENT_APPLIED, PAYMENT_EXTRA, ...: the answer to the callback that brought this result */
+    enum refund_status refund;
+    int64_t received_ms;
+};
+
+/* What waits for a person, and what he decided. */
+enum review_kind { REVIEW_RESERVATION, REVIEW_MESSAGE, REVIEW_PAYMENT };
+enum review_decision { REVIEW_OPEN, REVIEW_RELEASE, REVIEW_RETRY, REVIEW_DISMISS };    /* OPEN: none yet */
+const char *review_kind_name(enum review_kind k);
+bool review_kind_parse(struct str name, enum review_kind *out);
+const char *review_decision_name(enum review_decision d);    /* "OPEN", "RELEASE", "RETRY", "DISMISS" */
+bool review_decision_parse(struct str name, enum review_decision *out);

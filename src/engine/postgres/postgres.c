@@ -320,7 +320,7 @@ enum {
 
 static enum outbox_kind outbox_kind_of(struct str word)
 {
-    static const char *const words[OUTBOX_KINDS] = {"STATUS", "RETURN", "EVENT", "DEAD_LETTER"};
+    static const char *const words[OUTBOX_KINDS] = {"STATUS", "RETURN", "EVENT", "DEAD_LETTER", "REFUND"};
     for (unsigned i = 0; i < OUTBOX_KINDS; i++)
         if (str_eq(word, str_of(words[i])))
             return (enum outbox_kind)i;

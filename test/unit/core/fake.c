@@ -411,8 +411,9 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
     check(false);
 }
 
-static const struct ledger_ops ledger_ops = {"fake", lease, place, release, park, ledger_look_at, claim, finish,
-                                             activity_create, activity_move_to, activities, units, audit};
+static const struct ledger_ops ledger_ops = {
+    .name = "fake", .lease = lease, .place = place, .release = release, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
+    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit};
 
 /* ---- for the tests -------------------------------------------------------------------------------------------------------------- */
 
