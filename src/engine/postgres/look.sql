@@ -1,13 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- look: what the ledger holds of one reservation, request or order. Out: one row, or none where it holds nothing, or another user asks.
 -- `by`: RESERVATION | REQUEST (activity and user name it too) | ORDER. Of several reservations of one request the one with the order speaks,
--- then the one released first, whose superseded_by tells the rest.
+-- then the one released first, whose superseded_by tells the rest. By ORDER: a row for each payment of it, oldest first, 64 at most.
+DROP FUNCTION IF EXISTS look(text, text, text, text);
 CREATE OR REPLACE FUNCTION look(p_by text, p_id text, p_activity text, p_user text)
 RETURNS TABLE (
   l_decided boolean, l_outcome text, l_why text, l_order text, l_superseded_by text,
   l_message text, l_request text, l_reservation text, l_activity text, l_sku text, l_user text, l_unit bigint, l_generation integer,
   l_created bigint, l_epoch smallint, l_has_order boolean, l_order_generation integer, l_order_state text, l_amount bigint, l_currency text,
-  l_order_created bigint, l_paid bigint, l_deadline bigint, l_canceled bigint, l_parked boolean, l_decided_at bigint)
+  l_order_created bigint, l_paid bigint, l_deadline bigint, l_canceled bigint, l_parked boolean, l_decided_at bigint,
+  l_payment text, l_result text, l_paid_amount bigint, l_paid_currency text, l_channel text, l_occurred bigint, l_disposition text, l_refund text,
+  l_received bigint)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
@@ -39,13 +42,18 @@ BEGIN
            o.order_id IS NOT NULL, coalesce(o.generation, 0), coalesce(o.status, ''), coalesce(o.amount, 0), coalesce(o.currency, ''),
            coalesce((extract(epoch FROM o.created_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.paid_at) * 1000)::bigint, 0),
            coalesce((extract(epoch FROM o.pay_deadline) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.canceled_at) * 1000)::bigint, 0),
-           r.review_id IS NOT NULL, coalesce((extract(epoch FROM x.received_at) * 1000)::bigint, 0)
+           r.review_id IS NOT NULL, coalesce((extract(epoch FROM x.received_at) * 1000)::bigint, 0),
+           coalesce(p.payment_id, ''), coalesce(p.result, 'FAILED'), coalesce(p.amount, 0), coalesce(p.currency, ''), coalesce(p.channel, ''),
+           coalesce((extract(epoch FROM p.occurred_at) * 1000)::bigint, 0), coalesce(p.disposition, 'OK'), coalesce(p.refund_status, 'NONE'),
+           coalesce((extract(epoch FROM p.received_at) * 1000)::bigint, 0)
     FROM (VALUES (id)) asked(id)
     LEFT JOIN consumer_inbox x ON x.reservation_id = asked.id
     LEFT JOIN orders o ON o.reservation_id = asked.id
     LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE v.reservation_id = asked.id AND v.status = 'OPEN' ORDER BY v.opened_at LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT q.* FROM payment_record q WHERE p_by = 'ORDER' AND q.order_id = p_id ORDER BY q.received_at, q.payment_id LIMIT 64) p ON true
     WHERE (x.reservation_id IS NOT NULL OR r.review_id IS NOT NULL)
-      AND (coalesce(p_user, '') = '' OR coalesce(x.user_id, r.user_id) = p_user);
+      AND (coalesce(p_user, '') = '' OR coalesce(x.user_id, r.user_id) = p_user)
+    ORDER BY p.received_at, p.payment_id;
 END $$;
 
 -- units: the units of an activity after `after`, in order: who has each, and whether something of it is still to be delivered.

@@ -4,12 +4,13 @@
 -- claim_outbox(limit, hold): up to `limit` rows nobody holds, oldest first, held for `hold` ms. What a row says is read after the
 -- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
 -- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms.
+DROP FUNCTION IF EXISTS claim_outbox(integer, integer);
 CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
 RETURNS TABLE (
   o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
   o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
   o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
-  o_waiting bigint, o_age bigint)
+  o_waiting bigint, o_age bigint, o_payment text, o_order text, o_amount bigint, o_currency text, o_channel text)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -33,19 +34,24 @@ BEGIN
            coalesce(b.reservation_id, ''), coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''),
            coalesce(x.outcome, 'MANUAL_REVIEW'), coalesce(x.reason, r.reason, 'OK'),
            coalesce(b.unit, x.unit, r.unit, 0), coalesce(b.generation, x.generation, r.generation, 0), coalesce(t.bucket, 0::smallint),
-           b.kind = 'RETURN' AND (t.unit IS NULL OR t.generation <> b.generation),
+           b.kind = 'RETURN' AND (t.unit IS NULL OR t.generation <> b.generation OR t.status <> 'AVAILABLE'),
            CASE b.kind WHEN 'EVENT' THEN CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) ELSE b.reservation_id END
-                       WHEN 'DEAD_LETTER' THEN coalesce(d.message_id, d.message_key, '') ELSE '' END,
+                       WHEN 'DEAD_LETTER' THEN coalesce(d.message_id, d.message_key, '') WHEN 'REFUND' THEN p.order_id ELSE '' END,
            CASE b.kind
              WHEN 'EVENT' THEN json_build_object('event', b.subject, 'event_id', b.key, 'reservation_id', b.reservation_id,
                'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', x.sku_id, 'user_id', x.user_id, 'request_id', x.request_id,
-               'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'reason', x.reason,
+               'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
+               'reason', CASE b.subject WHEN 'CANCELED' THEN j.reason ELSE x.reason END,
                'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
              WHEN 'DEAD_LETTER' THEN json_build_object('review_id', d.review_id, 'reason', d.reason, 'consumer_group', d.consumer_group, 'key', d.message_key,
                'reservation_id', d.reservation_id, 'message_id', d.message_id, 'body_base64', translate(encode(d.body, 'base64'), E'\n', ''),
                'parked_at', to_char(d.opened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
+             WHEN 'REFUND' THEN json_build_object('event', 'REFUND_REQUESTED', 'event_id', b.key, 'payment_id', p.payment_id, 'order_id', p.order_id,
+               'reservation_id', b.reservation_id, 'activity_id', b.activity_id, 'amount', p.amount, 'currency', p.currency, 'channel', p.channel,
+               'reason', p.disposition, 'occurred_at', to_char(p.refund_asked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
              ELSE '' END,
-           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint
+           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, coalesce(p.payment_id, ''), coalesce(p.order_id, ''), coalesce(p.amount, 0),
+           coalesce(p.currency, ''), coalesce(p.channel, '')
     FROM outbox b
     LEFT JOIN consumer_inbox x ON x.reservation_id = b.reservation_id
     LEFT JOIN consumer_inbox s ON s.reservation_id = x.superseded_by
@@ -53,6 +59,8 @@ BEGIN
                        ORDER BY v.opened_at DESC LIMIT 1) r ON true
     LEFT JOIN review d ON b.kind = 'DEAD_LETTER' AND d.review_id = b.subject
     LEFT JOIN orders o ON b.kind = 'EVENT' AND o.reservation_id = b.reservation_id
+    LEFT JOIN inventory_journal j ON j.unit = o.unit AND j.generation = o.raised AND j.change = 'FREED'
+    LEFT JOIN payment_record p ON b.kind = 'REFUND' AND p.payment_id = b.subject
     LEFT JOIN inventory_token t ON b.kind = 'RETURN' AND t.unit = b.unit
     LEFT JOIN activity a ON a.activity_id = b.activity_id
     WHERE b.outbox_id = ANY (ids)
@@ -68,16 +76,22 @@ DECLARE
   gone bigint;
   r_unit bigint[];
   r_generation integer[];
+  refunded text[];
 BEGIN
   ids := ARRAY(SELECT b.outbox_id FROM outbox b JOIN unnest(f_row, f_version) f(id, version) ON b.outbox_id = f.id AND b.version = f.version
                FOR UPDATE OF b SKIP LOCKED);
-  WITH deleted AS (DELETE FROM outbox WHERE outbox_id = ANY (ids) RETURNING kind, unit, generation)
-  SELECT count(*), array_agg(unit ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'), array_agg(generation ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN')
-  INTO gone, r_unit, r_generation FROM deleted;
+  WITH deleted AS (DELETE FROM outbox WHERE outbox_id = ANY (ids) RETURNING kind, unit, generation, subject)
+  SELECT count(*), array_agg(unit ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'), array_agg(generation ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'),
+         array_agg(subject) FILTER (WHERE kind = 'REFUND')
+  INTO gone, r_unit, r_generation, refunded FROM deleted;
   IF r_unit IS NOT NULL THEN
     UPDATE compensation c SET status = 'RELEASED', done_at = now()
     FROM unnest(r_unit, r_generation) r(unit, generation)
     WHERE c.unit = r.unit AND c.generation = r.generation AND c.status = 'RELEASE_PENDING';
+  END IF;
+  IF refunded IS NOT NULL THEN
+    UPDATE payment_record p SET refund_status = 'DONE', refunded_at = now(), version = p.version + 1
+    WHERE p.payment_id = ANY (refunded) AND p.refund_status = 'REQUESTED';
   END IF;
   RETURN gone;
 END $$;

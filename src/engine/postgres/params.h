@@ -26,7 +26,7 @@ void params_i32(struct params *p, int32_t n);
 void params_i64(struct params *p, int64_t n);
 
 /* An array: open it with its element type and length, add exactly so many items, close it. */
-enum params_type { PARAMS_I64 = 20, PARAMS_I16 = 21, PARAMS_I32 = 23, PARAMS_TEXT = 25 };    /* the server's type numbers */
+enum params_type { PARAMS_BYTEA = 17, PARAMS_I64 = 20, PARAMS_I16 = 21, PARAMS_I32 = 23, PARAMS_TEXT = 25 };    /* the server's type numbers */
 void params_array_open(struct params *p, enum params_type type, size_t count);
 void params_item_text(struct params *p, struct str s);
 void params_item_i16(struct params *p, int16_t n);

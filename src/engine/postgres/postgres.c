@@ -2,80 +2,7 @@
  * postgres.c: the port's asks become parameters, rows become its answers. How they travel: lane.h. */
 #include "postgres.h"
 
-#include <stdlib.h>
-
-#include "lane.h"
-
-struct postgres {
-    struct ledger ledger;
-    struct postgres_options options;
-    struct lane lanes[LANE_KINDS];
-    unsigned closing;
-};
-
-static struct postgres *of(struct ledger *l) { return container_of(l, struct postgres, ledger); }
-
-/* ---- fields of a result, all in binary format --------------------------------------------------------------------------------- */
-
-static struct str field_str(const PGresult *r, int row, int column)
-{
-    return (struct str){PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column)};
-}
-
-static int64_t field_int(const PGresult *r, int row, int column)
-{
-    struct str s = field_str(r, row, column);
-    check(s.len == 2 || s.len == 4 || s.len == 8);
-    uint64_t n = (unsigned char)s.ptr[0] & 0x80 ? ~0ULL : 0;
-    for (size_t i = 0; i < s.len; i++)
-        n = n << 8 | (unsigned char)s.ptr[i];
-    return (int64_t)n;
-}
-
-static bool field_bool(const PGresult *r, int row, int column)
-{
-    struct str s = field_str(r, row, column);
-    check(s.len == 1);
-    return s.ptr[0] != 0;
-}
-
-static enum reason field_reason(const PGresult *r, int row, int column)
-{
-    enum reason reason = REASON_OK;
-    struct str word = field_str(r, row, column);
-    return word.len == 0 ? REASON_OK : reason_parse(word, &reason) ? reason : REASON_ENGINE_FAULT;
-}
-
-static void *room(struct call *c, size_t count, size_t size)
-{
-    c->room = calloc(count ? count : 1, size);
-    check(c->room != NULL);
-    return c->room;
-}
-
-static void wake(struct call *c, enum reason reason, const void *result) { slot_wake(&c->slot, reason, result); }
-
-/* ---- columns of items ------------------------------------------------------------------------------------------------------------ */
-
-#define COLUMN_TEXT(p, count, expression) do { \
-        params_array_open((p), PARAMS_TEXT, (count)); \
-        for (size_t i = 0; i < (count); i++) params_item_text((p), (expression)); \
-        params_array_close((p)); } while (0)
-#define COLUMN_I64(p, count, expression) do { \
-        params_array_open((p), PARAMS_I64, (count)); \
-        for (size_t i = 0; i < (count); i++) params_item_i64((p), (expression)); \
-        params_array_close((p)); } while (0)
-#define COLUMN_I32(p, count, expression) do { \
-        params_array_open((p), PARAMS_I32, (count)); \
-        for (size_t i = 0; i < (count); i++) params_item_i32((p), (expression)); \
-        params_array_close((p)); } while (0)
-#define COLUMN_I16(p, count, expression) do { \
-        params_array_open((p), PARAMS_I16, (count)); \
-        for (size_t i = 0; i < (count); i++) params_item_i16((p), (expression)); \
-        params_array_close((p)); } while (0)
-
-/* A generation beyond the column's type overflows in the function, which makes its batch POISON: never another, smaller generation. */
-static int32_t generation_of(struct token t) { return t.generation > INT32_MAX ? INT32_MAX : (int32_t)t.generation; }
+#include "inside.h"
 
 /* ---- lease -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -209,7 +136,7 @@ static bool park_readable(const struct create_order *what)
            && str_is_id(what->sku) && str_is_id(what->user) && what->created_ms >= 0 && what->created_ms < 253402300800000;
 }
 
-static void park_what(struct params *p, const struct create_order *what)
+void params_what(struct params *p, const struct create_order *what)
 {
     if (!park_readable(what)) {
         for (int i = 0; i < 10; i++)
@@ -239,7 +166,7 @@ static void park(struct ledger *l, const struct park_ask *a, struct waiter *w)
     params_text(p, str_is_id(a->key) ? a->key : (struct str){0});
     params_bytes(p, a->body);
     params_text(p, str_of(reason_word(a->why)));
-    park_what(p, a->what);
+    params_what(p, a->what);
     lane_submit(c);
 }
 
@@ -249,7 +176,8 @@ enum {
     LOOKED_DECIDED, LOOKED_OUTCOME, LOOKED_WHY, LOOKED_ORDER, LOOKED_SUPERSEDED_BY, LOOKED_MESSAGE, LOOKED_REQUEST, LOOKED_RESERVATION,
     LOOKED_ACTIVITY, LOOKED_SKU, LOOKED_USER, LOOKED_UNIT, LOOKED_GENERATION, LOOKED_CREATED, LOOKED_EPOCH, LOOKED_HAS_ORDER,
     LOOKED_ORDER_GENERATION, LOOKED_ORDER_STATE, LOOKED_AMOUNT, LOOKED_CURRENCY, LOOKED_ORDER_CREATED, LOOKED_PAID, LOOKED_DEADLINE,
-    LOOKED_CANCELED, LOOKED_PARKED, LOOKED_DECIDED_AT
+    LOOKED_CANCELED, LOOKED_PARKED, LOOKED_DECIDED_AT, LOOKED_PAYMENT, LOOKED_RESULT, LOOKED_PAID_AMOUNT, LOOKED_PAID_CURRENCY, LOOKED_CHANNEL,
+    LOOKED_OCCURRED, LOOKED_DISPOSITION, LOOKED_REFUND, LOOKED_RECEIVED
 };
 
 static struct order look_order(const PGresult *r, const struct create_order *what)
@@ -267,6 +195,26 @@ static struct order look_order(const PGresult *r, const struct create_order *wha
     };
     check(order_state_parse(field_str(r, 0, LOOKED_ORDER_STATE), &o.state));
     return o;
+}
+
+/* One row for each payment; one row with none where there is none. */
+static void look_payments(struct call *c, const PGresult *r, struct ledger_look_answer *a)
+{
+    size_t n = field_str(r, 0, LOOKED_PAYMENT).len > 0 ? (size_t)PQntuples(r) : 0;
+    struct payment_record *payments = room(c, n, sizeof *payments);
+    for (size_t i = 0; i < n; i++) {
+        int row = (int)i;
+        payments[i] = (struct payment_record){
+            .what = {.payment = field_str(r, row, LOOKED_PAYMENT), .order = a->order.order, .amount = field_int(r, row, LOOKED_PAID_AMOUNT),
+                     .currency = field_str(r, row, LOOKED_PAID_CURRENCY), .channel = field_str(r, row, LOOKED_CHANNEL),
+                     .occurred_ms = field_int(r, row, LOOKED_OCCURRED)},
+            .disposition = field_reason(r, row, LOOKED_DISPOSITION), .received_ms = field_int(r, row, LOOKED_RECEIVED),
+        };
+        check(payment_result_parse(field_str(r, row, LOOKED_RESULT), &payments[i].what.result));
+        check(refund_status_parse(field_str(r, row, LOOKED_REFUND), &payments[i].refund));
+    }
+    a->payments = payments;
+    a->payment_count = n;
 }
 
 static void look_decode(struct call *c, const PGresult *r)
@@ -295,6 +243,7 @@ static void look_decode(struct call *c, const PGresult *r)
                                      .order = field_str(r, 0, LOOKED_ORDER), .superseded_by = field_str(r, 0, LOOKED_SUPERSEDED_BY)};
     if (a.has_order)
         a.order = look_order(r, &a.what);
+    look_payments(c, r, &a);
     wake(c, REASON_OK, &a);
 }
 
@@ -315,7 +264,7 @@ static void look(struct ledger *l, const struct ledger_look_ask *a, struct waite
 enum {
     ROW_ID, ROW_VERSION, ROW_KIND, ROW_ACTIVITY, ROW_NUMBER, ROW_EPOCH, ROW_BUCKETS, ROW_REBUILDING, ROW_USER, ROW_SKU, ROW_REQUEST,
     ROW_RESERVATION, ROW_SUPERSEDED_BY, ROW_SUPERSEDED_REQUEST, ROW_SUPERSEDED_SKU, ROW_STATE, ROW_WHY, ROW_UNIT, ROW_GENERATION, ROW_HOME,
-    ROW_STALE, ROW_TOPIC_KEY, ROW_BODY, ROW_WAITING, ROW_AGE
+    ROW_STALE, ROW_TOPIC_KEY, ROW_BODY, ROW_WAITING, ROW_AGE, ROW_PAYMENT, ROW_ORDER, ROW_AMOUNT, ROW_CURRENCY, ROW_CHANNEL
 };
 
 static enum outbox_kind outbox_kind_of(struct str word)
@@ -344,6 +293,8 @@ static struct outbox_row claim_row(const PGresult *r, int row)
         .token = {field_int(r, row, ROW_UNIT), (uint32_t)field_int(r, row, ROW_GENERATION)},
         .home = (uint8_t)field_int(r, row, ROW_HOME), .stale = field_bool(r, row, ROW_STALE),
         .topic_key = field_str(r, row, ROW_TOPIC_KEY), .body = field_str(r, row, ROW_BODY),
+        .refund = {.payment = field_str(r, row, ROW_PAYMENT), .order = field_str(r, row, ROW_ORDER), .result = PAYMENT_SUCCESS,
+                   .amount = field_int(r, row, ROW_AMOUNT), .currency = field_str(r, row, ROW_CURRENCY), .channel = field_str(r, row, ROW_CHANNEL)},
     };
     check(reservation_state_parse(field_str(r, row, ROW_STATE), &o.state));
     return o;
@@ -392,7 +343,8 @@ static void finish(struct ledger *l, const struct finish_ask *a, struct waiter *
 
 enum {
     ACTED_RESULT, ACTED_ACTIVITY, ACTED_TITLE, ACTED_NUMBER, ACTED_EPOCH, ACTED_BUCKETS, ACTED_STATE, ACTED_VERSION, ACTED_STARTS, ACTED_ENDS,
-    ACTED_PAY_TIMEOUT, ACTED_QUALIFICATION, ACTED_REBUILDING, ACTED_SKU, ACTED_STOCK, ACTED_UNIT_FIRST, ACTED_PRICE, ACTED_CURRENCY
+    ACTED_PAY_TIMEOUT, ACTED_QUALIFICATION, ACTED_REBUILDING, ACTED_SKU, ACTED_STOCK, ACTED_UNIT_FIRST, ACTED_PRICE, ACTED_CURRENCY,
+    ACTED_INCARNATIONS    /* of activities alone */
 };
 
 static struct activity activity_row(const PGresult *r, int row, const struct sku *skus)
@@ -409,20 +361,41 @@ static struct activity activity_row(const PGresult *r, int row, const struct sku
     return a;
 }
 
-/* Rows, one per SKU and those of an activity together, into activities; they and their SKUs share the call's room. */
+#define BUCKETS_MOST 32
+
+/* "a - c": of each bucket in order, '-' where there is none. */
+static const struct str *incarnations_read(struct str joined, size_t buckets, struct str *out)
+{
+    const char *at = joined.ptr, *end = joined.ptr + joined.len;
+    check(buckets <= BUCKETS_MOST);
+    for (size_t i = 0; i < buckets; i++) {
+        const char *blank = at < end ? memchr(at, ' ', (size_t)(end - at)) : NULL;
+        struct str word = str_range(at, blank ? blank : end);
+        out[i] = str_eq(word, str_lit("-")) ? (struct str){0} : word;
+        at = blank ? blank + 1 : end;
+    }
+    return out;
+}
+
+/* Rows, one per SKU and those of an activity together, into activities; they, their SKUs and incarnations share the call's room. */
 static struct activities_answer activities_read(struct call *c, const PGresult *r)
 {
     size_t n = (size_t)PQntuples(r);
-    struct activity *activities = room(c, n, sizeof(struct activity) + sizeof(struct sku));
+    struct activity *activities = room(c, n, sizeof(struct activity) + sizeof(struct sku) + BUCKETS_MOST * sizeof(struct str));
     struct sku *skus = (struct sku *)(void *)(activities + n);
+    struct str *incarnations = (struct str *)(void *)(skus + n);
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         int row = (int)i;
         skus[i] = (struct sku){.sku = field_str(r, row, ACTED_SKU), .stock = field_int(r, row, ACTED_STOCK),
                                .unit_first = field_int(r, row, ACTED_UNIT_FIRST), .price = field_int(r, row, ACTED_PRICE),
                                .currency = field_str(r, row, ACTED_CURRENCY)};
-        if (count == 0 || !str_eq(activities[count - 1].activity, field_str(r, row, ACTED_ACTIVITY)))
-            activities[count++] = activity_row(r, row, &skus[i]);
+        if (count == 0 || !str_eq(activities[count - 1].activity, field_str(r, row, ACTED_ACTIVITY))) {
+            activities[count] = activity_row(r, row, &skus[i]);
+            if (PQnfields(r) > ACTED_INCARNATIONS)
+                activities[count].incarnations = incarnations_read(field_str(r, row, ACTED_INCARNATIONS), activities[count].buckets, incarnations + count * BUCKETS_MOST);
+            count++;
+        }
         activities[count - 1].sku_count++;
     }
     return (struct activities_answer){.activities = activities, .count = count};
@@ -556,6 +529,8 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
 static const struct ledger_ops ops = {
     .name = "postgres", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
+    .heal = heal_heal, .record = heal_record,
+    .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };
 
 struct ledger *postgres_open(const struct postgres_options *options)

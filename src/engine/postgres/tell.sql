@@ -57,6 +57,9 @@ END $$;
 -- so that two tellers never wait for each other.
 CREATE OR REPLACE FUNCTION outbox_tell(p_again text[], p_created text[], p_released text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+  IF p_released IS NOT NULL THEN
+    PERFORM refund_released(p_released);
+  END IF;
   INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, unit, generation, subject)
   SELECT q.key, q.kind, q.activity_id, q.reservation_id, q.unit, q.generation, q.subject FROM (
     SELECT 'STATUS:' || x.reservation_id AS key, 'STATUS' AS kind, x.activity_id, x.reservation_id, NULL::bigint AS unit, NULL::integer AS generation,

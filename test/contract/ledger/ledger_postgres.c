@@ -147,7 +147,18 @@ static void no_statement_breaks_a_promise(void **state)
     for (size_t i = 0; i < countof(refused); i++)
         assert_sql(refused[i][0], refused[i][1]);
     /* a paid order stays paid (mission C-09) */
-    sql_done("UPDATE orders SET status = 'PAID', paid_at = now() WHERE order_id = 'ord_guard_2'");
+    assert_sql("UPDATE orders SET status = 'PAID', paid_at = now() WHERE order_id = 'ord_guard_2'", "23514 orders_paid_by");
+    sql_done("INSERT INTO payment_record (payment_id, order_id, result, amount, currency, channel, occurred_at, disposition) VALUES ('pay_guard', 'ord_guard_2', 'SUCCESS', 100, 'CNY', 'card', now(), 'PAYMENT_APPLIED')");
+    sql_done("UPDATE orders SET status = 'PAID', paid_at = now(), payment_id = 'pay_guard' WHERE order_id = 'ord_guard_2'");
+    static const char *const money[][2] = {
+        {"UPDATE payment_record SET result = 'FAILED' WHERE payment_id = 'pay_guard'", "23514 payment_record_forward"},
+        {"UPDATE payment_record SET amount = 99 WHERE payment_id = 'pay_guard'", "23514 payment_record_forward"},
+        {"UPDATE payment_record SET order_id = 'ord_guard_1' WHERE payment_id = 'pay_guard'", "23514 payment_record_forward"},
+        {"UPDATE payment_record SET refund_status = 'DONE' WHERE payment_id = 'pay_guard'", "23514 payment_record_forward"},
+        {"INSERT INTO payment_record (payment_id, order_id, result, amount, currency, channel, occurred_at, disposition, refund_status) VALUES ('pay_no', 'o', 'FAILED', 1, 'CNY', 'card', now(), 'PAYMENT_EXTRA', 'REQUESTED')", "23514 payment_record_refund"},
+    };
+    for (size_t i = 0; i < countof(money); i++)
+        assert_sql(money[i][0], money[i][1]);
     assert_sql("UPDATE orders SET status = 'CANCELING', paid_at = NULL WHERE order_id = 'ord_guard_2'", "23514 order_transition");
     assert_int_equal(audit(a.activity).a.count, 0);
     assert_sql("SELECT total || ' ' || available || ' ' || consumed FROM sku_inventory WHERE activity_id = 'guard' AND sku_id = 'S'", "5 3 2");

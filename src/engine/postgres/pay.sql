@@ -1,0 +1,220 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- pay_orders: callbacks of a payment channel, whose signatures hold, become verdicts in one transaction (interfaces §1), as if one by one in their order.
+--
+-- In: arrays of one length: the webhook-id, the SHA-256 of the body, the body; the reservation of the order where its id is one of ours
+-- ('': no order can ever have this id); the payment. Out: one row per item, in order.
+-- Promises: a payment is recorded once; an order is PAID by one payment; each SUCCESS pays its order, or is given back once, or waits for a person.
+-- Locks: orders → the one lock of unknown orders → payments and webhooks (by key) → outbox, each in order.
+
+-- What stands for a payment or a webhook in the server's table of locks.
+CREATE OR REPLACE FUNCTION payment_key(kind text, id text) RETURNS bigint
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN hashtextextended('seckill-' || kind || '/' || id COLLATE "C", 0);
+
+-- Which reservation an order of this name has.
+CREATE OR REPLACE FUNCTION reservation_of(order_id text) RETURNS text
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN starts_with(order_id, 'ord_') THEN 'rsv_' || substr(order_id, 5) ELSE '' END;
+
+CREATE OR REPLACE FUNCTION review_payment_name(payment_id text, why text, body_hash bytea) RETURNS text
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN encode(sha256(convert_to('payment:' || payment_id || ':' || why || ':', 'UTF8') || body_hash), 'hex');
+
+-- refund_ask(payments): one outbox row for each; the caller has just moved them to REQUESTED.
+CREATE OR REPLACE FUNCTION refund_ask(p_payments text[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+  INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
+  SELECT 'REFUND:' || p.payment_id, 'REFUND', o.activity_id, o.reservation_id, p.payment_id
+  FROM payment_record p LEFT JOIN orders o ON o.order_id = p.order_id
+  WHERE p.payment_id = ANY (p_payments)
+  ORDER BY p.payment_id
+  ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL
+$$;
+
+-- refund_released(reservations): these have just been RELEASED: money that came for their orders, and was set aside because nobody could say whether
+-- they would come, goes back. The lock keeps a payment of an unknown order from being recorded at this very moment.
+CREATE OR REPLACE FUNCTION refund_released(p_ids text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  back text[];
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(payment_key('unknown', ''));
+  WITH asked AS (
+    UPDATE payment_record p SET refund_status = 'REQUESTED', refund_asked_at = now(), version = p.version + 1
+    WHERE p.order_id = ANY (ARRAY(SELECT order_name(r.id) FROM unnest(p_ids) r(id))) AND p.result = 'SUCCESS' AND p.refund_status = 'NONE'
+      AND p.disposition = 'PAYMENT_QUARANTINED'
+    RETURNING p.payment_id)
+  SELECT array_agg(payment_id) INTO back FROM asked;
+  IF back IS NOT NULL THEN
+    PERFORM refund_ask(back);
+    UPDATE review SET status = 'RESOLVED', decision = 'RELEASE', resolved_at = now(), actor = 'ledger', note = 'its reservation is RELEASED'
+    WHERE payment_id = ANY (back) AND status = 'OPEN';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION pay_orders(
+  w_id text[], w_hash bytea[], w_body bytea[], i_reservation text[], i_payment text[], i_order text[], i_result text[], i_amount bigint[],
+  i_currency text[], i_channel text[], i_occurred bigint[])
+RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_refund boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  n integer := cardinality(i_payment);
+  rows integer;
+  locked text[];                 -- orders that stand
+  round integer := 0;
+  turns integer[] := array_fill(1, ARRAY[n]);    -- per ordinal: items that share a webhook, a payment or an order go one after another
+  j record;                      -- the judged items of one turn, as arrays
+  outcomes text[] := array_fill(NULL::text, ARRAY[n]);
+  whys text[] := array_fill(NULL::text, ARRAY[n]);
+  freshes boolean[] := array_fill(false, ARRAY[n]);
+BEGIN
+  IF EXISTS (SELECT FROM unnest(w_id, i_payment, i_order) i(webhook, payment, ord)
+             WHERE octet_length(i.webhook) NOT BETWEEN 1 AND 255 OR octet_length(i.payment) NOT BETWEEN 1 AND 64 OR octet_length(i.ord) NOT BETWEEN 1 AND 64) THEN
+    RAISE EXCEPTION 'pay_orders: an id is too long or empty' USING ERRCODE = 'string_data_right_truncation';
+  END IF;
+
+  -- 1. the orders that stand, then what is known of none, then payments and webhooks
+  SELECT array_agg(h.order_id) INTO locked
+  FROM (SELECT o.order_id FROM orders o WHERE o.order_id = ANY (i_order) ORDER BY o.order_id FOR UPDATE) h;
+  IF EXISTS (SELECT FROM unnest(i_order) i(ord) WHERE i.ord = ANY (locked) IS NOT TRUE) THEN
+    PERFORM pg_advisory_xact_lock(payment_key('unknown', ''));
+  END IF;
+  PERFORM pg_advisory_xact_lock(k.key) FROM (
+    SELECT payment_key('payment', i.id) AS key FROM unnest(i_payment) i(id) UNION SELECT payment_key('webhook', i.id) FROM unnest(w_id) i(id)
+    ORDER BY key) k;
+
+  -- 2. whose turn is when: mostly all are first
+  IF (SELECT least(count(DISTINCT i.webhook), count(DISTINCT i.payment), count(DISTINCT i.ord)) < n FROM unnest(w_id, i_payment, i_order) i(webhook, payment, ord)) THEN
+    FOR k IN 2 .. n LOOP
+      turns[k] := (SELECT coalesce(max(e.turn), 0) + 1
+                   FROM unnest(w_id, i_payment, i_order, turns) WITH ORDINALITY e(webhook, payment, ord, turn, ordinal)
+                   WHERE e.ordinal < k AND (e.webhook = w_id[k] OR e.payment = i_payment[k] OR e.ord = i_order[k]));
+    END LOOP;
+  END IF;
+
+  WHILE round < (SELECT max(t) FROM unnest(turns) t) LOOP
+    round := round + 1;
+    -- 3. judge
+    SELECT array_agg(f.ordinal) AS ordinal, array_agg(f.outcome) AS outcome, array_agg(f.why) AS why, array_agg(f.known) AS known,
+           array_agg(f.records) AS records, array_agg(f.refund) AS refund, array_agg(f.released) AS released
+    INTO j FROM (
+      SELECT d.ordinal, d.known, CASE WHEN d.known THEN d.first_outcome ELSE split_part(d.said, ' ', 1) END AS outcome,
+             CASE WHEN d.known THEN d.first_why ELSE nullif(split_part(d.said, ' ', 2), '') END AS why,
+             NOT d.known AND d.writable AND d.said NOT IN ('PAYMENT_UNDECIDED', 'PAYMENT_DUPLICATE') AS records,
+             NOT d.known AND d.writable AND d.result = 'SUCCESS'
+               AND (d.said IN ('PAYMENT_EXTRA', 'PAYMENT_AFTER_CANCEL') OR (d.said LIKE 'PAYMENT_QUARANTINED %' AND d.released)) AS refund,
+             d.released AND d.writable AS released
+      FROM (
+        SELECT i.ordinal, i.result, w.webhook_id IS NOT NULL AND w.body_hash = i.hash AS known, w.verdict AS first_outcome, w.why AS first_why,
+               x.outcome IS NOT DISTINCT FROM 'RELEASED' AND o.order_id IS NULL AS released,
+               -- whether the row of this payment may be written: there is none, or it says FAILED of the same thing
+               p.payment_id IS NULL OR (p.order_id = i.ord AND p.amount = i.amount AND p.currency = i.currency AND p.result = 'FAILED' AND i.result = 'SUCCESS') AS writable,
+               CASE WHEN o.order_id IS NULL AND (x.outcome = 'ORDERED' OR (x.outcome IS NULL AND i.reservation <> '')) THEN 'PAYMENT_UNDECIDED'
+                    WHEN w.webhook_id IS NOT NULL THEN 'PAYMENT_QUARANTINED WEBHOOK_ID_REUSED'
+                    WHEN p.order_id <> i.ord OR p.amount <> i.amount OR p.currency <> i.currency THEN 'PAYMENT_QUARANTINED PAYMENT_ID_REUSED'
+                    WHEN p.result = 'SUCCESS' OR p.result = i.result THEN 'PAYMENT_DUPLICATE'
+                    WHEN o.order_id IS NULL THEN 'PAYMENT_QUARANTINED ORDER_UNKNOWN'
+                    WHEN o.amount <> i.amount OR o.currency <> i.currency THEN 'PAYMENT_QUARANTINED WRONG_AMOUNT'
+                    WHEN i.result = 'FAILED' THEN 'PAYMENT_FAILED_RECORDED'
+                    WHEN o.status = 'CREATED' THEN 'PAYMENT_APPLIED'
+                    WHEN o.status = 'PAID' THEN 'PAYMENT_EXTRA'
+                    ELSE 'PAYMENT_AFTER_CANCEL' END AS said
+        FROM unnest(w_id, w_hash, i_reservation, i_payment, i_order, i_result, i_amount, i_currency, turns)
+          WITH ORDINALITY i(webhook, hash, reservation, payment, ord, result, amount, currency, turn, ordinal)
+        LEFT JOIN payment_webhook w ON w.webhook_id = i.webhook
+        LEFT JOIN payment_record p ON p.payment_id = i.payment
+        LEFT JOIN orders o ON o.order_id = i.ord AND o.order_id = ANY (locked)
+        LEFT JOIN consumer_inbox x ON x.reservation_id = CASE WHEN i.reservation <> '' THEN i.reservation ELSE reservation_of(i.ord) END
+        WHERE i.turn = round) d
+      ORDER BY d.ordinal) f;
+    FOR k IN 1 .. cardinality(j.ordinal) LOOP
+      outcomes[j.ordinal[k]] := j.outcome[k];
+      whys[j.ordinal[k]] := j.why[k];
+      freshes[j.ordinal[k]] := NOT j.known[k];
+    END LOOP;
+
+    -- 4. the orders
+    UPDATE orders o SET status = 'PAID', paid_at = now(), payment_id = i_payment[f.ordinal], updated_at = now(), version = o.version + 1
+    FROM unnest(j.ordinal, j.outcome, j.known) f(ordinal, outcome, known)
+    WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known AND o.order_id = i_order[f.ordinal] AND o.status = 'CREATED';
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    IF rows <> (SELECT count(*) FROM unnest(j.outcome, j.known) f(outcome, known) WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known) THEN
+      RAISE EXCEPTION 'pay_orders: % orders PAID, another number was to be', rows USING ERRCODE = 'assert_failure';
+    END IF;
+
+    -- 5. the money, and what was heard
+    INSERT INTO payment_record AS p (payment_id, order_id, result, amount, currency, channel, occurred_at, disposition, refund_status, refund_asked_at)
+    SELECT i_payment[f.ordinal], i_order[f.ordinal], i_result[f.ordinal], i_amount[f.ordinal], i_currency[f.ordinal], i_channel[f.ordinal],
+           to_timestamp(i_occurred[f.ordinal] / 1000.0), f.outcome, CASE WHEN f.refund THEN 'REQUESTED' ELSE 'NONE' END, CASE WHEN f.refund THEN now() END
+    FROM unnest(j.ordinal, j.outcome, j.records, j.refund) f(ordinal, outcome, records, refund)
+    WHERE f.records ORDER BY i_payment[f.ordinal] COLLATE "C"
+    ON CONFLICT (payment_id) DO UPDATE
+      SET result = excluded.result, channel = excluded.channel, occurred_at = excluded.occurred_at, received_at = now(), disposition = excluded.disposition,
+          refund_status = excluded.refund_status, refund_asked_at = excluded.refund_asked_at, version = p.version + 1;
+    INSERT INTO payment_webhook (webhook_id, body_hash, payment_id, order_id, result, amount, currency, verdict, why)
+    SELECT w_id[f.ordinal], w_hash[f.ordinal], i_payment[f.ordinal], i_order[f.ordinal], i_result[f.ordinal], i_amount[f.ordinal], i_currency[f.ordinal],
+           f.outcome, f.why
+    FROM unnest(j.ordinal, j.outcome, j.why, j.known) f(ordinal, outcome, why, known)
+    WHERE NOT f.known AND f.outcome <> 'PAYMENT_UNDECIDED' AND f.why IS DISTINCT FROM 'WEBHOOK_ID_REUSED'
+    ORDER BY w_id[f.ordinal] COLLATE "C";
+
+    -- 6. a person looks, unless there is nothing left to decide: no order will come of a RELEASED reservation
+    INSERT INTO review (review_id, kind, reason, status, message_key, body, payment_id, order_id, result, amount, currency, channel, occurred_at,
+                        resolved_at, decision, actor, note)
+    SELECT review_payment_name(i_payment[f.ordinal], f.why, w_hash[f.ordinal]), 'PAYMENT', f.why, CASE WHEN f.released THEN 'RESOLVED' ELSE 'OPEN' END,
+           w_id[f.ordinal], w_body[f.ordinal], i_payment[f.ordinal], i_order[f.ordinal], i_result[f.ordinal], i_amount[f.ordinal], i_currency[f.ordinal],
+           i_channel[f.ordinal], to_timestamp(i_occurred[f.ordinal] / 1000.0), CASE WHEN f.released THEN now() END,
+           CASE WHEN f.released THEN CASE WHEN f.refund THEN 'RELEASE' ELSE 'DISMISS' END END, CASE WHEN f.released THEN 'ledger' END,
+           CASE WHEN f.released THEN 'its reservation is RELEASED' END
+    FROM unnest(j.ordinal, j.outcome, j.why, j.known, j.refund, j.released) f(ordinal, outcome, why, known, refund, released)
+    WHERE f.outcome = 'PAYMENT_QUARANTINED' AND NOT f.known
+    ORDER BY 1
+    ON CONFLICT (review_id) DO NOTHING;
+
+    -- 7. what others must hear
+    INSERT INTO outbox AS b (key, kind, reservation_id, subject)
+    SELECT 'EVENT:PAID:' || o.reservation_id, 'EVENT', o.reservation_id, 'PAID'
+    FROM unnest(j.ordinal, j.outcome, j.known) f(ordinal, outcome, known) JOIN orders o ON o.order_id = i_order[f.ordinal]
+    WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known
+    ORDER BY o.reservation_id
+    ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+    PERFORM refund_ask(ARRAY(SELECT i_payment[f.ordinal] FROM unnest(j.ordinal, j.refund) f(ordinal, refund) WHERE f.refund));
+  END LOOP;
+
+  RETURN QUERY
+    SELECT f.outcome, f.why, f.fresh, coalesce(p.refund_status <> 'NONE', false)
+    FROM unnest(outcomes, whys, freshes, i_payment) WITH ORDINALITY f(outcome, why, fresh, payment, ordinal)
+    LEFT JOIN payment_record p ON p.payment_id = f.payment
+    ORDER BY f.ordinal;
+END $$;
+
+-- pay_again(payment): judges a payment that was set aside once more; a person asked for it. Out: what it came to; PAYMENT_QUARANTINED: still nothing.
+-- Locks: order → payment → outbox.
+CREATE OR REPLACE FUNCTION pay_again(p_payment text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  o orders;
+  p payment_record;
+  outcome text;
+BEGIN
+  SELECT x.* INTO o FROM orders x WHERE x.order_id = (SELECT r.order_id FROM payment_record r WHERE r.payment_id = p_payment) FOR UPDATE;
+  PERFORM pg_advisory_xact_lock(payment_key('payment', p_payment));
+  SELECT r.* INTO p FROM payment_record r WHERE r.payment_id = p_payment FOR UPDATE;
+  IF p.disposition <> 'PAYMENT_QUARANTINED' OR p.refund_status <> 'NONE' OR o.order_id IS NULL OR o.amount <> p.amount OR o.currency <> p.currency THEN
+    RETURN p.disposition;
+  END IF;
+  outcome := CASE WHEN p.result = 'FAILED' THEN 'PAYMENT_FAILED_RECORDED' WHEN o.status = 'CREATED' THEN 'PAYMENT_APPLIED'
+                  WHEN o.status = 'PAID' THEN 'PAYMENT_EXTRA' ELSE 'PAYMENT_AFTER_CANCEL' END;
+  UPDATE payment_record r
+  SET disposition = outcome, version = r.version + 1, refund_status = CASE WHEN outcome IN ('PAYMENT_EXTRA', 'PAYMENT_AFTER_CANCEL') THEN 'REQUESTED' ELSE 'NONE' END,
+      refund_asked_at = CASE WHEN outcome IN ('PAYMENT_EXTRA', 'PAYMENT_AFTER_CANCEL') THEN now() END
+  WHERE r.payment_id = p_payment;
+  IF outcome = 'PAYMENT_APPLIED' THEN
+    UPDATE orders x SET status = 'PAID', paid_at = now(), payment_id = p_payment, updated_at = now(), version = x.version + 1
+    WHERE x.order_id = o.order_id AND x.status = 'CREATED';
+    INSERT INTO outbox AS b (key, kind, reservation_id, subject) VALUES ('EVENT:PAID:' || o.reservation_id, 'EVENT', o.reservation_id, 'PAID')
+    ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+  ELSIF outcome <> 'PAYMENT_FAILED_RECORDED' THEN
+    PERFORM refund_ask(ARRAY[p_payment]);
+  END IF;
+  RETURN outcome;
+END $$;
