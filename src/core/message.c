@@ -79,13 +79,15 @@ static bool member(struct scan *s, struct arena *a, struct draft *d)
 static bool filled(const struct draft *d, struct create_order *out)
 {
     const unsigned all = (1u << MEMBERS) - 1, needed = all & ~(1u << TRACE);
-    struct ident ident;
+    struct ident reservation, message;
     if ((d->seen & needed) != needed || d->number[EPOCH] < 1 || d->number[EPOCH] > 31)
         return false;
     for (int i = MESSAGE; i <= USER; i++)
         if (!str_is_id(d->text[i]))
             return false;
-    if (!ident_parse(d->text[RESERVATION], IDENT_RESERVATION, &ident) || !ident_parse(d->text[MESSAGE], IDENT_MESSAGE, &ident))
+    if (!ident_parse(d->text[RESERVATION], IDENT_RESERVATION, &reservation) || !ident_parse(d->text[MESSAGE], IDENT_MESSAGE, &message))
+        return false;
+    if (!ident_eq(reservation, message))    /* else the good message of that name, in the same batch, might be taken for the false one */
         return false;
     *out = (struct create_order){
         .schema_version = d->number[SCHEMA], .message = d->text[MESSAGE], .request = d->text[REQUEST], .reservation = d->text[RESERVATION],

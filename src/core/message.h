@@ -19,5 +19,5 @@ struct create_order message_of(struct bucket, struct str user, const struct entr
 
 void message_write(struct buf *, const struct create_order *);
 /* OK, MESSAGE_TOO_NEW, MESSAGE_UNREADABLE. The texts of *out live in the arena (a full one: MESSAGE_UNREADABLE, so give 1 KiB). Beside the
- * shape it asks that the reservation's and the message's names are well-formed. */
+ * shape it asks that the reservation's and the message's names are well-formed, and of one id. */
 enum reason message_read(struct str body, struct arena *, struct create_order *out);

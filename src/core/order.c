@@ -78,6 +78,7 @@ static void advance(struct order_batch *b, size_t n)
     for (size_t i = b->done; i < b->done + n; i++) {
         struct order_queue *q = b->queues[i];
         order_queue_advance(q, b->items[i]->offset + 1, b->items[i]->unique);
+        order_queue_sure(q, b->began_us);
         q->pages[q->front].taken++;
     }
     b->done += n;

@@ -8,6 +8,7 @@
 
 #define ORDER_TEXT 128             /* longest broker or topic name */
 #define ORDER_IDENTITY 64          /* what is kept of a UNIQ_KEY */
+#define ORDER_LEASE_US 3000000     /* as the ledger grants it */
 #define ORDER_BODY_KEPT 16384      /* what is kept of a body that cannot be read */
 
 struct pulled_item {
@@ -35,6 +36,8 @@ struct order_queue {
 
     enum order_queue_state state;
     bool in_batch, gone;           /* gone: the lease was lost while a batch is under way */
+    bool unsure;                   /* a pull has failed since it was last verified: what comes next is not believed */
+    uint64_t sure_us;              /* when it was last known to be ours and itself; kept up by leases, places and pulls that follow each other closely */
     int64_t next, at, max;         /* first not decided; next to pull; the broker's, as last seen */
     uint64_t link;
     char identity[ORDER_IDENTITY];
@@ -48,7 +51,7 @@ struct order_queue {
     struct waiter puller, mover, ranger, mirror;
     struct alarm rest;
     uint32_t faults;
-    uint64_t pulled_us;
+    uint64_t pulled_us;            /* when the broker was last asked about it */
 };
 
 struct order_batch {
@@ -81,6 +84,7 @@ struct order_desk {
     size_t in_flight, ranging, turn;
     bool running, draining, lease_soon, lingered;
     uint64_t looked_us;            /* at which queues there are */
+    uint64_t asked_us;             /* when the lease call left */
     bool looked;
     struct waiter looker, leaser;
     struct alarm renew, linger;
@@ -92,6 +96,7 @@ struct order_desk {
 /* order_queue.c */
 void order_lease_soon(struct order_desk *);                  /* as soon as no lease call is in flight */
 void order_queue_advance(struct order_queue *, int64_t next, struct str identity);
+void order_queue_sure(struct order_queue *, uint64_t asked_us);    /* a call that left then has shown it in its place */
 void order_queue_drop(struct order_queue *);                 /* gives it up, and what was pulled of it */
 void order_queue_go_on(struct order_queue *);                /* verify, pull, or rest, whatever is next */
 struct pulled_page *order_queue_page(struct order_queue *);  /* the page to be placed, NULL: nothing */

@@ -2,8 +2,9 @@
  * order_queue.c: which queues there are, which are ours, whether they are still the ones we knew, and what stands in them.
  *
  * Identity: the UNIQ_KEY of the message before the first undecided one is kept with the offset in the ledger. It is compared whenever a
- * lease is taken and whenever the connection to the broker is a new one. Where it differs, or the broker ends before us, the offset goes back to
- * the broker's minimum, through the ledger's own CAS: rereading is harmless, skipping is not. */
+ * lease is taken, or may have run out unnoticed (we were stopped), whenever the connection to the broker is a new one, and after a pull that failed
+ * (the topic may have been gone). Where it differs, or is not known, or the broker ends before us, the offset goes back to the broker's
+ * minimum, through the ledger's own CAS: rereading is harmless, skipping is not. */
 #include "check.h"
 #include "killpoint.h"
 #include "metric.h"
@@ -86,6 +87,17 @@ static bool page_keep(struct pulled_page *p, const struct pulled *m, size_t most
     return true;
 }
 
+/* ---- are we sure of it? -------------------------------------------------------------------------------------------------- */
+
+void order_queue_sure(struct order_queue *q, uint64_t asked_us)
+{
+    if (asked_us > q->sure_us && asked_us - q->sure_us <= ORDER_LEASE_US)
+        q->sure_us = asked_us;
+}
+
+/* So long unseen that the lease may have been another's meanwhile, and the queue another one. */
+static bool lapsed(const struct order_queue *q) { return clock_mono_us(q->desk->clock) - q->sure_us > ORDER_LEASE_US; }
+
 /* ---- pulling ------------------------------------------------------------------------------------------------------------ */
 
 static void pulled(struct waiter *w, enum reason reason, const void *result)
@@ -95,16 +107,18 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
     const struct pulled_answer *a = result;
     if (q->state != QUEUE_READY)
         return order_queue_go_on(q);
-    if (reason == REASON_OFFSET_MOVED || (reason == REASON_OK && a->link != q->link)) {
+    if (reason == REASON_OFFSET_MOVED || (reason == REASON_OK && (a->link != q->link || q->unsure || lapsed(q)))) {
         q->state = QUEUE_DOUBT;
         return order_queue_go_on(q);
     }
     if (reason != REASON_OK) {
+        q->unsure = true;
         rest(q, order_back_off(d, q->faults++));
         return;
     }
     if (a->count > 0)
         KILLPOINT(PULL_ANSWERED);
+    order_queue_sure(q, q->pulled_us);
     q->faults = 0;
     q->max = a->max;
     struct pulled_page *back = &q->pages[!q->front];
@@ -137,6 +151,8 @@ static void ready(struct order_queue *q, uint64_t link)
     q->link = link;
     q->at = q->next;
     q->faults = 0;
+    q->unsure = false;
+    q->sure_us = q->pulled_us;    /* when it was asked, not when we heard: we may have been stopped in between */
     q->state = QUEUE_READY;
     order_queue_go_on(q);
 }
@@ -159,7 +175,7 @@ static void moved_back(struct waiter *w, enum reason reason, const void *result)
     }
 }
 
-/* Another queue under the same name, or one that has lost its end: read what it holds from its beginning. */
+/* Another queue under the same name, or one that has lost its end: read what it holds from its beginning. Where that is where we stand, all is well. */
 static void read_again(struct order_queue *q, int64_t min, uint64_t link)
 {
     struct order_desk *d = q->desk;
@@ -186,14 +202,12 @@ static void ranged_for_identity(struct waiter *w, enum reason reason, const void
         return rest(q, order_back_off(q->desk, q->faults++));
     }
     q->max = r->max;
-    if (q->identity_len == 0 && q->next >= r->min && q->next <= r->max)
-        ready(q, r->link);
-    else
-        read_again(q, r->min, r->link);
+    read_again(q, r->min, r->link);    /* without an identity only the beginning is known ground */
 }
 
 static void ask_range(struct order_queue *q)
 {
+    q->pulled_us = clock_mono_us(q->desk->clock);
     q->puller = (struct waiter){.wake = ranged_for_identity, .budget_ms = q->desk->options.call_ms};
     bus_range(q->desk->bus, &q->name, &q->puller);
 }
@@ -227,6 +241,7 @@ static void verify(struct order_queue *q)
     if (q->identity_len == 0)
         return ask_range(q);
     struct pull_ask ask = {.queue = q->name, .offset = q->next - 1, .limit = 1};
+    q->pulled_us = clock_mono_us(q->desk->clock);
     q->puller = (struct waiter){.wake = identified, .budget_ms = q->desk->options.call_ms};
     bus_pull(q->desk->bus, &ask, &q->puller);
 }
@@ -291,15 +306,19 @@ static void mirror(struct order_desk *d)
 
 static void take_lease(struct order_queue *q, const struct leased *l)
 {
+    struct order_desk *d = q->desk;
     bool still = q->moves == q->asked_moves && !q->asked_in_batch && !q->in_batch && q->state != QUEUE_REREADING;
+    order_queue_sure(q, d->asked_us);
+    if (q->state == QUEUE_READY && lapsed(q))
+        q->state = QUEUE_DOUBT;    /* a pull under way comes back to it */
     if (q->state != QUEUE_OUT && (!still || q->next == l->next))
-        return;
+        return order_queue_go_on(q);
     if (q->state != QUEUE_OUT)
         log_queue(LEVEL_WARN, "queue_moved_by_another", q, REASON_QUEUE_LOST);
     order_queue_advance(q, l->next, l->identity);
     q->committed = -1;
     if (!waiter_busy(&q->puller))
-        clock_unset(q->desk->clock, &q->rest);
+        clock_unset(d->clock, &q->rest);
     q->state = QUEUE_DOUBT;
     order_queue_go_on(q);
 }
@@ -353,6 +372,7 @@ static void lease(struct order_desk *d)
     }
     struct lease_ask ask = {.group = d->options.group, .owner = d->options.owner, .queues = queues, .starts = starts, .count = d->asked_count};
     d->leaser = (struct waiter){.wake = leased, .budget_ms = d->options.call_ms};
+    d->asked_us = clock_mono_us(d->clock);
     if (d->asked_count == 0) {
         clock_set_in(d->clock, &d->renew, 200000);    /* no queue is known yet */
         return;

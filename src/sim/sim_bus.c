@@ -90,6 +90,13 @@ void sim_bus_lose(struct sim_queue *q, int64_t max)
         q->min = max;
 }
 
+void sim_bus_widen(struct sim_bus_world *w, struct str topic, int32_t queues)
+{
+    struct sim_topic *t = sim_map_get(&w->topics, topic);
+    check(t && queues >= t->count && queues <= SIM_QUEUES_MAX);
+    t->count = queues;
+}
+
 /* ---- the doors ----------------------------------------------------------------------------------------------------------- */
 
 static struct sim_bus_world *world_of(struct sim_call *c) { return ((struct sim_bus *)c->port)->world; }
@@ -115,8 +122,8 @@ static void topic_make(struct sim_bus_world *w, struct str name, int32_t queues)
         return;
     struct sim_topic *t = sim_new(&w->ground, struct sim_topic);
     *t = (struct sim_topic){.name = sim_text(&w->ground, name), .count = queues};
-    t->queues = sim_array(&w->ground, struct sim_queue, (size_t)queues);
-    for (int32_t i = 0; i < queues; i++) {
+    t->queues = sim_array(&w->ground, struct sim_queue, SIM_QUEUES_MAX);    /* they stay where they are when there are more */
+    for (int32_t i = 0; i < SIM_QUEUES_MAX; i++) {
         t->queues[i] = (struct sim_queue){.number = i, .mirrored = -1};
         list_init(&t->queues[i].pullers);
     }
@@ -142,7 +149,7 @@ static bool act_create(struct sim_call *c)
 static void create(struct bus *b, const struct str *topics, size_t count, struct str group, int32_t queues, struct waiter *w)
 {
     (void)group;    /* one group per queue is all our sale knows */
-    check(queues > 0);
+    check(queues > 0 && queues <= SIM_QUEUES_MAX);
     struct sim_call *c = call_new(b, w, act_create, &(struct create_copy){.count = count, .queues = queues}, sizeof(struct create_copy));
     struct str *names = sim_call_copy(c, topics, count * sizeof *topics);
     for (size_t i = 0; i < count; i++)

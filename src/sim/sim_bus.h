@@ -6,6 +6,8 @@
 #include "heap.h"
 #include "sim_call.h"
 
+#define SIM_QUEUES_MAX 64            /* of a topic */
+
 struct sim_message {
     struct str unique, key, body, trace;
     int64_t stored_ms;
@@ -49,6 +51,7 @@ void sim_bus_break(struct sim_bus_world *w);                      /* every conne
 void sim_bus_forget(struct sim_queue *q, int64_t min);            /* retention: what lies before is gone */
 void sim_bus_lose(struct sim_queue *q, int64_t max);              /* the tail is gone, and its offsets will be given again */
 
+void sim_bus_widen(struct sim_bus_world *w, struct str topic, int32_t queues);       /* as an operator gives a topic more queues; SIM_QUEUES_MAX in all */
 void sim_bus_again(struct sim_bus_world *w, struct sim_queue *q, int64_t offset);    /* the same message once more, at the end, as a new copy */
 
 struct sim_bus {

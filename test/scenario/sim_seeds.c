@@ -82,7 +82,7 @@ static void planted_faults_are_found(void **state)
                                         "a Redis that forgets in secret", "a reservation that vanishes"};
     for (int plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
         size_t planted = 0, found = 0;
-        for (uint64_t seed = 1; seed <= 60; seed++) {
+        for (uint64_t seed = 1; seed <= 60 || (planted < 10 && seed <= 600); seed++) {    /* some can seldom be planted */
             struct trial_result r = run(seed, (enum trial_plant)plant);
             if (!r.planted || r.lost)
                 continue;

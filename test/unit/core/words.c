@@ -136,7 +136,10 @@ static void what_cannot_be_read_is_said_so(void **state)
         "{\"schema_version\":1," KNOWN ",\"x\":[[[[[[[[[1]]]]]]]]]}", "{\"schema_version\":99999999999999999999," KNOWN "}",
         /* tokens that no ledger gives */
         "{\"schema_version\":1," KNOWN_OF("token_281474976710656-1") "}", "{\"schema_version\":1," KNOWN_OF("token_9223372036854775807-1") "}",
-        "{\"schema_version\":1," KNOWN_OF("token_000042-2147483648") "}"};
+        "{\"schema_version\":1," KNOWN_OF("token_000042-2147483648") "}",
+        /* a message id that is another reservation's */
+        "{\"schema_version\":1,\"message_id\":\"msg_00041061050R3GG28A1C60T3Q0\",\"request_id\":\"r\",\"reservation_id\":\"" RSV "\",\"activity_id\":\"a\",\"sku_id\":\"s\","
+        "\"user_id\":\"u\",\"inventory_token_id\":\"token_000042-7\",\"created_at\":\"2026-12-01T00:00:00.123Z\",\"epoch\":3}"};
     for (size_t i = 0; i < countof(bad); i++)
         assert_int_equal(reading(str_of(bad[i]), &m), REASON_MESSAGE_UNREADABLE);
     assert_int_equal(reading(str_lit("{\"schema_version\":1," KNOWN_OF("token_281474976710655-2147483647") "}"), &m), REASON_OK);
