@@ -32,6 +32,8 @@ test:     ## every test, on servers of its own
 	@tools/test
 chaos:    ## a process dies at every named place, the servers die in a rush, every link is cut (5 minutes)
 	@tools/test --only chaos
+acceptance: ## what the mission promises (C-01 to C-17) and what may go wrong, each with its proof
+	@tools/test --acceptance
 test-fast: ## the tests that need no server, in under half a minute
 	@tools/test --fast
 check:    ## shell scripts looked over, warnings as errors with gcc and clang
@@ -51,4 +53,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush demo sim test chaos test-fast check asan tsan clang fuzz help
+.PHONY: build run stop reset status logs buy rush demo sim test acceptance chaos test-fast check asan tsan clang fuzz help

@@ -19,6 +19,8 @@ import sys
 import threading
 import time
 
+import acceptance
+
 SKIPPED = 77
 GOOD = re.compile(r"^(?:\[       OK \] |ok - )(.*)", re.M)
 BAD = re.compile(r"^(?:\[  FAILED  \] (?!\d+ test\(s\)|tests: )|not ok - )(\S.*)", re.M)
@@ -33,6 +35,7 @@ class Result:
         self.name = test["name"]
         self.suite = ",".join(s.split(":")[-1] for s in test["suite"]) or "other"
         self.passed = self.failed = 0
+        self.good = []
         self.seconds = 0.0
         self.why = []
 
@@ -64,7 +67,8 @@ def execute(test, log, build):
 
 def judge(result, code, text, forgiven):
     bad, missed = sorted(set(BAD.findall(text))), sorted(set(MISSED.findall(text)))
-    result.passed, result.failed = len(GOOD.findall(text)), len(bad)
+    result.good = GOOD.findall(text)
+    result.passed, result.failed = len(result.good), len(bad)
     result.why += [f"failed: {name}" for name in bad]
     for name in missed:
         if f"{result.name}:{name}" not in forgiven:
@@ -109,8 +113,12 @@ def run(test, build, logs, forgiven):
     return result
 
 
-def selected(tests, fast, only, without):
+def selected(tests, fast, only, without, programs):
     for test in tests:
+        if programs is not None:
+            if test["name"] in programs:
+                yield test
+            continue
         suites = {s.split(":")[-1] for s in test["suite"]}
         if fast and not suites & {"unit", "memory", "scenario", "fast"}:
             continue
@@ -144,9 +152,11 @@ def main():
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--without")
+    parser.add_argument("--acceptance", action="store_true")
     args = parser.parse_args()
     listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(args.build)], check=True, capture_output=True).stdout)
-    tests = list(selected(listed, args.fast, args.only, args.without))
+    claims = acceptance.read("spec/acceptance.def") if args.acceptance else None
+    tests = list(selected(listed, args.fast, args.only, args.without, claims and acceptance.programs(claims)))
     logs = args.build / "test-logs"
     logs.mkdir(exist_ok=True)
     began = time.monotonic()
@@ -157,8 +167,9 @@ def main():
     for r in results:
         for why in r.why:
             print(f"✗ {r.name}: {why}")
+    proven = acceptance.judge(claims, results) if claims else True
     print(f"{passed} passed, {failed} failed", flush=True)
-    return 1 if failed or not passed else 0
+    return 1 if failed or not passed or not proven else 0
 
 
 if __name__ == "__main__":

@@ -248,11 +248,41 @@ static void killpoints(void)
 #undef POINT
 }
 
+/* The tests of one promise or fault, as the cell of a table. */
+static const char *proofs(const char *id)
+{
+    static char text[2048];
+    size_t used = 0;
+    text[0] = 0;
+#define PROOF(of, program, test)                                                                                        \
+    if (strcmp(of, id) == 0 && used < sizeof text)                                                                      \
+        used += (size_t)snprintf(text + used, sizeof text - used, test[0] ? "%s`%s`: %s" : "%s`%s`", used ? "; " : "", program, test);
+#include "acceptance.def"
+#undef PROOF
+    return text;
+}
+
+static void acceptance(void)
+{
+    head("Acceptance", "spec/acceptance.def", "What the mission promises (§17.6), what may go wrong (§15), and the tests that prove it. `make acceptance` runs them all.");
+    puts("\n## Promises");
+    HEADER("id", "promise", "proved by");
+#define PROMISE(id, promise) ROW(id, promise, proofs(id));
+#include "acceptance.def"
+#undef PROMISE
+    puts("\n## Faults");
+    HEADER("id", "what happens", "shown by", "what mends it", "what is left to a person", "proved by");
+#define FAULT(id, what, metric, mends, person) ROW(id, what, code(metric), mends, person, proofs(id));
+#include "acceptance.def"
+#undef FAULT
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
 } pages[] = {
     {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds}, {"redis.md", redis}, {"killpoints.md", killpoints},
+    {"acceptance.md", acceptance},
     {"reservation.dot", reservation_dot}, {"order.dot", order_dot}, {"activity.dot", activity_dot},
 };
 
