@@ -345,6 +345,31 @@ struct units_answer {
     size_t count;
 };
 
+/* ---- heal: a bucket of the store may have forgotten (protocol §2) --------------------------------------------------------- */
+
+/* Each call queues a slice of what the bucket must hold: the status of every verdict on a reservation made there, then the return of every unit
+ * AVAILABLE there, at its present generation. Rows that stand are renewed. The ledger keeps how far it is, under the mark that the bucket is closed
+ * with: any number may ask, and share the work; another mark begins anew. Once all that was queued has been delivered, the incarnation is recorded. */
+struct heal_ask {
+    struct bucket bucket;
+    struct str mark, incarnation;
+    size_t limit;                           /* verdicts or units looked at by this call; ≤ HEAL_MAX */
+};
+#define HEAL_MAX 1000
+/* OK · UNKNOWN_ACTIVITY · STALE_EPOCH (the activity lives in another) */
+struct heal_answer {
+    uint64_t told;                          /* rows queued under this mark so far */
+    uint64_t waiting;                       /* of such rows of the activity, those not yet delivered, counted up to 1000 */
+    bool more;                              /* there is more to queue: ask again at once */
+    bool healed;                            /* all is delivered and the incarnation recorded: it may be opened */
+};
+/* The first incarnation of a bucket, whose every unit was just handed over and counted. Only while the activity is WARM: nothing has been said yet. */
+struct record_ask {
+    struct bucket bucket;
+    struct str incarnation;
+};
+/* OK · CONFLICT (not WARM) · UNKNOWN_ACTIVITY · STALE_EPOCH */
+
 /* ---- audit: the rules of mission §17.7 and H1–H14 that the ledger can judge alone ---------------------------------------- */
 
 struct finding {
@@ -374,6 +399,8 @@ struct ledger_ops {
     void (*activities)(struct ledger *, struct waiter *);                                       /* → struct activities_answer */
     void (*units)(struct ledger *, const struct units_ask *, struct waiter *);                  /* → struct units_answer      */
     void (*audit)(struct ledger *, struct str activity, struct waiter *);                       /* → struct audit_answer      */
+    void (*heal)(struct ledger *, const struct heal_ask *, struct waiter *);                    /* → struct heal_answer       */
+    void (*record)(struct ledger *, const struct record_ask *, struct waiter *);                /* → NULL                     */
     void (*pay)(struct ledger *, const struct pay_ask *, struct waiter *);                      /* → struct pay_answer        */
     void (*cancel)(struct ledger *, const struct cancel_ask *, struct waiter *);                /* → struct cancel_answer     */
     void (*overdue)(struct ledger *, const struct overdue_ask *, struct waiter *);              /* → struct overdue_answer    */
@@ -397,6 +424,8 @@ static inline void ledger_activity_move(struct ledger *l, const struct activity_
 static inline void ledger_activities(struct ledger *l, struct waiter *w) { l->ops->activities(l, w); }
 static inline void ledger_units(struct ledger *l, const struct units_ask *a, struct waiter *w) { l->ops->units(l, a, w); }
 static inline void ledger_audit(struct ledger *l, struct str activity, struct waiter *w) { l->ops->audit(l, activity, w); }
+static inline void ledger_heal(struct ledger *l, const struct heal_ask *a, struct waiter *w) { l->ops->heal(l, a, w); }
+static inline void ledger_record(struct ledger *l, const struct record_ask *a, struct waiter *w) { l->ops->record(l, a, w); }
 static inline void ledger_pay(struct ledger *l, const struct pay_ask *a, struct waiter *w) { l->ops->pay(l, a, w); }
 static inline void ledger_cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w) { l->ops->cancel(l, a, w); }
 static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a, struct waiter *w) { l->ops->overdue(l, a, w); }

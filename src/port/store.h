@@ -19,6 +19,7 @@ struct reserve_ask {
     struct str nonce;          /* of the qualification token; empty where none is demanded */
     bool replay_only;          /* the token is authentic but expired, or the process is draining: answer what is known, take nothing new (→ QUALIFICATION_INVALID) */
     bool ledger_asked;         /* after ASK_LEDGER: the ledger was asked and knows no verdict on this request_id; it may reserve */
+    bool sealed;               /* the server is not known to hold all it has said: answer what is known; where a unit would be taken, BUCKET_CLOSED */
 };
 /* QUEUED (new, or a replay while undecided), ORDERED, RELEASED (replays) and ALREADY_PURCHASED come with `entry`.
  * IDEMPOTENCY_CONFLICT · BUCKET_EMPTY · BUCKET_CLOSED · NOT_STARTED · ENDED · RESERVATION_PAUSED · QUALIFICATION_INVALID (the
@@ -71,6 +72,7 @@ struct look_answer {
     const struct entry *entries;    /* newest first */
     size_t count;
     int64_t now_ms;                 /* 0 where the engine did not ask for it */
+    uint64_t sequence;              /* of the last script that counted; a look counts none */
 };
 
 /* ---- due: reservations without a verdict whose time has come to be looked at ------------------------------------------- */
@@ -90,6 +92,7 @@ struct due_answer {
     size_t count;                   /* undecided entries of those users */
     uint64_t waiting;               /* how many users have an undecided reservation in this bucket */
     int64_t now_ms;
+    uint64_t sequence;
 };
 
 /* ---- stock: what does the bucket hold? --------------------------------------------------------------------------------- */
@@ -109,6 +112,7 @@ struct stock_answer {
     bool seeded, closed;
     uint64_t sequence, restocks, pending;
     struct str incarnation;         /* of the Redis server that answered */
+    struct str mark;                /* with closed: which closing it is */
     const struct stock_sku *skus;
     size_t sku_count;
     uint32_t filter_bits;           /* probe i (0 … WINNER_PROBES-1) is bit (h1 + i·(h2|1)) mod filter_bits; h1, h2: low and high half of user_hash */
@@ -125,6 +129,35 @@ struct install_ask {
     struct bucket bucket;
     const struct activity *activity;    /* its skus and stock too */
     bool seeded;                        /* every unit of this bucket has been restocked and counted */
+};
+
+/* ---- close, open: a bucket that may have forgotten takes nothing new until it is healed ---------------------------------- */
+
+/* The incarnation names a server and the life of its data: another after each restart and each promotion. */
+#define INCARNATION_TEXT 48
+#define MARK_TEXT 80
+struct close_ask {
+    struct bucket bucket;
+    struct str recorded;            /* the incarnation that the ledger holds for it; empty: none */
+    bool went_back;                 /* an answer was older than what had been seen before it was asked for */
+    uint64_t highest;               /* the highest sequence seen: the bucket's is raised to it, for whoever has seen as much */
+};
+/* OK: closed by this call, under a new mark · UNCHANGED: the server is of the recorded incarnation and nothing went back, or the bucket is closed for
+ * this incarnation already. A mark begins with the incarnation it was set for; no two closings have the same. */
+struct close_answer {
+    uint64_t sequence;
+    struct str incarnation;         /* of the server that answered */
+    struct str mark;                /* empty: it is open */
+};
+struct open_ask {
+    struct bucket bucket;
+    struct str mark;                /* of the closing that was healed */
+};
+/* OK: opened; it is seeded now, and sells nothing for 300 ms, as after a pause · UNCHANGED: it is not closed under this mark (any more), or the server
+ * is of another incarnation than the mark. */
+struct open_answer {
+    uint64_t sequence;
+    int64_t closed_ms;              /* how long it was closed; 0 where UNCHANGED */
 };
 
 /* ---- holdings: name every unit the bucket holds, slice by slice (conservation, audit) ------------------------------------ */
@@ -160,6 +193,9 @@ struct store_ops {
     void (*stock)(struct store *, const struct stock_ask *, struct waiter *);                      /* → struct stock_answer    */
     void (*install)(struct store *, const struct install_ask *, struct waiter *);                  /* → NULL                   */
     void (*holdings)(struct store *, const struct holdings_ask *, struct waiter *);                /* → struct holdings_answer */
+    void (*close)(struct store *, const struct close_ask *, struct waiter *);                      /* → struct close_answer    */
+    void (*open)(struct store *, const struct open_ask *, struct waiter *);                        /* → struct open_answer     */
+    struct str (*incarnation)(struct store *, const struct bucket *);                              /* at once; see below       */
 };
 struct store {
     const struct store_ops *ops;
@@ -174,3 +210,8 @@ static inline void store_due(struct store *s, const struct due_ask *a, struct wa
 static inline void store_stock(struct store *s, const struct stock_ask *a, struct waiter *w) { s->ops->stock(s, a, w); }
 static inline void store_install(struct store *s, const struct install_ask *a, struct waiter *w) { s->ops->install(s, a, w); }
 static inline void store_holdings(struct store *s, const struct holdings_ask *a, struct waiter *w) { s->ops->holdings(s, a, w); }
+static inline void store_close(struct store *s, const struct close_ask *a, struct waiter *w) { s->ops->close(s, a, w); }
+static inline void store_open(struct store *s, const struct open_ask *a, struct waiter *w) { s->ops->open(s, a, w); }
+/* The incarnation of the server at the other end, as it was last heard: at the greeting, or in a later answer. Whatever is asked in the same turn
+ * goes to that server or is not done. Empty: not connected. Valid until the caller returns to the loop. */
+static inline struct str store_incarnation(struct store *s, const struct bucket *b) { return s->ops->incarnation(s, b); }

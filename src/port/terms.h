@@ -85,6 +85,7 @@ struct activity {
     bool rebuilding;
     const struct sku *skus;
     size_t sku_count;
+    const struct str *incarnations;    /* per bucket of this epoch: of the store that holds all it ever said, as the ledger has recorded; empty: none yet. NULL: not told */
 };
 
 /* A slice of an activity in Redis: hash tag {activity:number}. */

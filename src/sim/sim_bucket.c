@@ -223,8 +223,9 @@ struct sim_bucket *sim_bucket_copy(const struct sim_bucket *from)
     check(b != NULL);
     *b = (struct sim_bucket){.epoch = from->epoch, .number = from->number, .state = from->state, .version = from->version,
                              .starts_ms = from->starts_ms, .ends_ms = from->ends_ms, .opens_ms = from->opens_ms, .seeded = from->seeded,
-                             .closed = from->closed, .sequence = from->sequence, .restocks = from->restocks, .shelf_count = from->shelf_count,
+                             .closed_ms = from->closed_ms, .sequence = from->sequence, .restocks = from->restocks, .shelf_count = from->shelf_count,
                              .filter_bits = from->filter_bits};
+    memcpy(b->mark, from->mark, sizeof b->mark);
     b->activity = sim_text(&b->ground, from->activity);
     b->shelves = sim_array(&b->ground, struct sim_shelf, b->shelf_count);
     for (size_t i = 0; i < b->shelf_count; i++) {
@@ -319,6 +320,44 @@ static enum reason selling(const struct sim_bucket *b, int64_t now_ms)
     return now_ms >= b->ends_ms ? REASON_ENDED : now_ms < b->opens_ms ? REASON_RESERVATION_PAUSED : REASON_OK;
 }
 
+/* ---- close, open --------------------------------------------------------------------------------------------------------- */
+
+static bool closed_for(const struct sim_bucket *b, struct str incarnation)
+{
+    return strncmp(b->mark, incarnation.ptr, incarnation.len) == 0 && b->mark[incarnation.len] == '/';
+}
+
+enum reason sim_bucket_close(struct sim_bucket *b, const struct close_ask *ask, struct str here, struct str mark, int64_t now_ms)
+{
+    bool closes = ask->went_back || (!str_eq(here, ask->recorded) && !closed_for(b, here));
+    check(mark.len < sizeof b->mark);
+    if (closes) {
+        memset(b->mark, 0, sizeof b->mark);
+        memcpy(b->mark, mark.ptr, mark.len);
+        b->closed_ms = now_ms;
+    }
+    if (b->sequence < ask->highest)
+        b->sequence = ask->highest;
+    b->sequence++;
+    return closes ? REASON_OK : REASON_UNCHANGED;
+}
+
+enum reason sim_bucket_open(struct sim_bucket *b, const struct open_ask *ask, struct str here, int64_t now_ms, int64_t *closed_ms)
+{
+    bool opens = b->mark[0] && str_eq(str_of(b->mark), ask->mark) && closed_for(b, here);
+    b->sequence++;
+    *closed_ms = opens && now_ms > b->closed_ms ? now_ms - b->closed_ms : 0;
+    if (!opens)
+        return REASON_UNCHANGED;
+    b->mark[0] = 0;
+    b->seeded = true;
+    if (b->opens_ms < now_ms + SIM_REST_MS)
+        b->opens_ms = now_ms + SIM_REST_MS;
+    return REASON_OK;
+}
+
+/* ---- reserve, what it may take ------------------------------------------------------------------------------------------- */
+
 static enum reason replayed(const struct known *k, struct reserve_answer *answer)
 {
     static const enum reason reasons[] = {REASON_ORDERED, REASON_QUEUED, REASON_RELEASED};
@@ -335,11 +374,12 @@ static enum reason may_take(const struct sim_bucket *b, const struct known *k, c
 {
     if (k->tombstones >= SIM_TOMBSTONES && !ask->ledger_asked)
         return REASON_ASK_LEDGER;
-    if (b->closed)
+    if (b->mark[0])
         return REASON_BUCKET_CLOSED;
     if (ask->replay_only || k->nonce_used)
         return REASON_QUALIFICATION_INVALID;
-    return selling(b, now_ms);
+    enum reason reason = selling(b, now_ms);
+    return reason == REASON_OK && ask->sealed ? REASON_BUCKET_CLOSED : reason;
 }
 
 static struct entry take_unit(struct sim_bucket *b, const struct reserve_ask *ask, struct sim_copy *copy, int64_t now_ms)
@@ -387,7 +427,7 @@ enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *a
 
 /* ---- settle -------------------------------------------------------------------------------------------------------------- */
 
-static bool ident_read(struct str id, struct ident *out)
+bool sim_ident(struct str id, struct ident *out)
 {
     static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     if (id.len != IDENT_ID_TEXT)
@@ -439,7 +479,7 @@ static void stand(struct sim_bucket *b, struct sim_record *r, struct sim_entry *
 static void show_instead(struct sim_bucket *b, struct sim_record *r, const struct settle_ask *ask, int64_t now_ms)
 {
     struct ident other;
-    if (!ident_read(ask->superseded_by, &other))
+    if (!sim_ident(ask->superseded_by, &other))
         return;
     struct sim_entry *e = entry_named(r, &other);
     if (!e)

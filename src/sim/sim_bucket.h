@@ -43,7 +43,9 @@ struct sim_bucket {
     uint64_t version;
     int64_t starts_ms, ends_ms;
     int64_t opens_ms;                    /* a sale that goes on after a pause or an end rests as a unit does */
-    bool seeded, closed;
+    bool seeded;
+    char mark[MARK_TEXT];                /* of its closing; empty: it is open */
+    int64_t closed_ms;                   /* since when */
     uint64_t sequence, restocks;
     struct sim_shelf *shelves;
     size_t shelf_count;
@@ -63,8 +65,14 @@ void sim_bucket_free(struct sim_bucket *b);
 /* The same bucket once more, as a replica or a file would hold it; it shares nothing with the first. */
 struct sim_bucket *sim_bucket_copy(const struct sim_bucket *b);
 
+/* The 128 bits of rsv_X; false: it is no such name. */
+bool sim_ident(struct str id, struct ident *out);
+
 enum reason sim_bucket_install(struct sim_bucket *b, const struct activity *activity, bool seeded, int64_t now_ms);
 enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *ask, int64_t now_ms, struct reserve_answer *answer);
+/* `here`: the incarnation of the server; `mark`: what a new closing is called. */
+enum reason sim_bucket_close(struct sim_bucket *b, const struct close_ask *ask, struct str here, struct str mark, int64_t now_ms);
+enum reason sim_bucket_open(struct sim_bucket *b, const struct open_ask *ask, struct str here, int64_t now_ms, int64_t *closed_ms);
 enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms);
 enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *ask, int64_t now_ms);
 struct sim_record *sim_bucket_user(struct sim_bucket *b, struct str user);    /* NULL: nothing known */

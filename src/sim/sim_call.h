@@ -70,6 +70,7 @@ struct sim_call {
     struct sim_ground ground;    /* the copy of what was asked, and the answer */
     uint64_t hold_us;            /* of the engine's own: until when an act may say "not yet" */
     struct link held;            /* of the engine's own: a list of calls that wait for something */
+    uint32_t life;               /* of the engine's own: which server it was asked of */
 };
 #define SIM_NEVER UINT64_MAX
 

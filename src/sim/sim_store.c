@@ -18,12 +18,17 @@ void sim_store_world_init(struct sim_store_world *w, uint64_t seed)
     sim_store_restart(w);
 }
 
-void sim_store_lose(struct sim_store_world *w)
+static void forget(struct sim_store_world *w)
 {
     for (size_t i = 0; i < w->count; i++)
         sim_bucket_free(w->all[i]);
     w->count = 0;
     sim_map_free(&w->buckets);
+}
+
+void sim_store_lose(struct sim_store_world *w)
+{
+    forget(w);
     sim_store_restart(w);
 }
 
@@ -37,6 +42,7 @@ void sim_store_world_end(struct sim_store_world *w)
 void sim_store_restart(struct sim_store_world *w)
 {
     snprintf(w->incarnation, sizeof w->incarnation, "memory-%u", ++w->lives);
+    memcpy(w->greeted, w->incarnation, sizeof w->greeted);
 }
 
 static struct str key_of(struct sim_key *k, struct bucket name)
@@ -80,11 +86,19 @@ struct sim_snapshot sim_store_snapshot(const struct sim_store_world *w)
     return s;
 }
 
-void sim_store_rollback(struct sim_store_world *w, const struct sim_snapshot *s)
+void sim_store_slip(struct sim_store_world *w, const struct sim_snapshot *s, bool promoted)
 {
-    sim_store_lose(w);
+    forget(w);
     for (size_t i = 0; i < s->count; i++)
         added(w, sim_bucket_copy(s->buckets[i]));
+    if (promoted)
+        snprintf(w->incarnation, sizeof w->incarnation, "memory-%u-%u", w->lives, ++w->closings);
+}
+
+void sim_store_rollback(struct sim_store_world *w, const struct sim_snapshot *s)
+{
+    sim_store_slip(w, s, false);
+    sim_store_restart(w);
 }
 
 void sim_snapshot_free(struct sim_snapshot *s)
@@ -99,22 +113,51 @@ void sim_snapshot_free(struct sim_snapshot *s)
 
 static struct sim_store *door(struct sim_call *c) { return c->port; }
 
+/* The connection: to the server as it is now. What it said when it was greeted is all that is known of it, until an answer says more. */
+static void connect(struct sim_store *s)
+{
+    if (s->life == s->world->lives)
+        return;
+    s->life = s->world->lives;
+    memcpy(s->heard, s->world->greeted, sizeof s->heard);
+}
+
 static int64_t now_of(struct sim_call *c) { return clock_now_ms(c->of->clock); }
 
 static struct sim_call *call_named(struct store *store, struct waiter *w, const char *name, bool (*act)(struct sim_call *), const void *ask, size_t n)
 {
     struct sim_store *s = container_of(store, struct sim_store, store);
-    return sim_call_new(&s->calls, w, s, name, act, ask, n);
+    struct sim_call *c = sim_call_new(&s->calls, w, s, name, act, ask, n);
+    connect(s);
+    c->life = s->life;
+    return c;
 }
 #define call_new(port, waiter, act, ...) call_named((port), (waiter), &#act[sizeof "act_" - 1], (act), __VA_ARGS__)
+
+/* False, and an answer that says why: nobody is there, or the server that was asked is no more. */
+static bool arrives(struct sim_call *c)
+{
+    bool gone = c->life != door(c)->world->lives, away = door(c)->world->away;
+    if (gone || away)
+        sim_call_answer(c, gone ? REASON_LINK_LOST : REASON_DEPENDENCY_DOWN, NULL);
+    return !gone && !away;
+}
 
 /* The bucket, or an answer that says why not. */
 static struct sim_bucket *enter(struct sim_call *c, struct bucket name)
 {
-    struct sim_bucket *b = door(c)->world->away ? NULL : sim_store_bucket(door(c)->world, name);
+    if (!arrives(c))
+        return NULL;
+    struct sim_bucket *b = sim_store_bucket(door(c)->world, name);
     if (!b)
-        sim_call_answer(c, door(c)->world->away ? REASON_DEPENDENCY_DOWN : REASON_STALE_EPOCH, NULL);
+        sim_call_answer(c, REASON_STALE_EPOCH, NULL);
     return b;
+}
+
+static struct str says_who(struct sim_call *c)
+{
+    memcpy(door(c)->heard, door(c)->world->incarnation, sizeof door(c)->heard);
+    return sim_text(&c->ground, str_of(door(c)->world->incarnation));
 }
 
 static bool act_reserve(struct sim_call *c)
@@ -157,8 +200,8 @@ static bool act_settle(struct sim_call *c)
     const struct batch *batch = c->ask;
     const struct settle_ask *asks = batch->items;
     enum reason *verdicts = sim_array(&c->ground, enum reason, batch->count);
-    if (door(c)->world->away)
-        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    if (!arrives(c))
+        return true;
     for (size_t i = 0; i < batch->count; i++) {
         struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
         verdicts[i] = b ? sim_bucket_settle(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
@@ -186,8 +229,8 @@ static bool act_restock(struct sim_call *c)
     const struct batch *batch = c->ask;
     const struct restock_ask *asks = batch->items;
     enum reason *verdicts = sim_array(&c->ground, enum reason, batch->count);
-    if (door(c)->world->away)
-        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    if (!arrives(c))
+        return true;
     for (size_t i = 0; i < batch->count; i++) {
         struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
         verdicts[i] = b ? sim_bucket_restock(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
@@ -222,7 +265,7 @@ static bool act_look(struct sim_call *c)
     for (struct sim_entry *e = r ? r->newest : NULL; e; e = e->older)
         entries[at++] = e->entry;
     struct look_answer *answer = sim_new(&c->ground, struct look_answer);
-    *answer = (struct look_answer){.entries = entries, .count = count, .now_ms = now_of(c)};
+    *answer = (struct look_answer){.entries = entries, .count = count, .now_ms = now_of(c), .sequence = b->sequence};
     return sim_call_answer(c, REASON_OK, answer);
 }
 
@@ -258,7 +301,7 @@ static bool act_due(struct sim_call *c)
                 entries[at++] = (struct due_entry){.user = users[i]->user, .entry = e->entry};
     check(at == entry_count);
     struct due_answer *answer = sim_new(&c->ground, struct due_answer);
-    *answer = (struct due_answer){.entries = entries, .count = at, .waiting = b->turns.count, .now_ms = now_of(c)};
+    *answer = (struct due_answer){.entries = entries, .count = at, .waiting = b->turns.count, .now_ms = now_of(c), .sequence = b->sequence};
     return sim_call_answer(c, REASON_OK, answer);
 }
 
@@ -283,8 +326,8 @@ static bool act_stock(struct sim_call *c)
                                      .resting = b->shelves[i].resting.count, .wanted = b->shelves[i].wanted};
     struct stock_answer *answer = sim_new(&c->ground, struct stock_answer);
     *answer = (struct stock_answer){
-        .state = b->state, .version = b->version, .seeded = b->seeded, .closed = b->closed, .sequence = ++b->sequence,
-        .restocks = b->restocks, .pending = b->turns.count, .incarnation = sim_text(&c->ground, str_of(door(c)->world->incarnation)),
+        .state = b->state, .version = b->version, .seeded = b->seeded, .closed = b->mark[0] != 0, .mark = sim_text(&c->ground, str_of(b->mark)), .sequence = ++b->sequence,
+        .restocks = b->restocks, .pending = b->turns.count, .incarnation = says_who(c),
         .skus = skus, .sku_count = b->shelf_count, .filter_bits = b->filter_bits, .now_ms = now_of(c)};
     if (ask->with_filter)
         answer->filter = sim_text(&c->ground, sim_bytes(b->filter, b->filter_bits / 8));
@@ -302,8 +345,8 @@ static bool act_install(struct sim_call *c)
 {
     const struct install_ask *ask = c->ask;
     struct sim_store_world *w = door(c)->world;
-    if (w->away)
-        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
+    if (!arrives(c))
+        return true;
     return sim_call_answer(c, sim_bucket_install(found_or_made(w, ask->bucket, ask->activity), ask->activity, ask->seeded, now_of(c)), NULL);
 }
 
@@ -389,8 +432,66 @@ static void holdings(struct store *s, const struct holdings_ask *asked, struct w
     sim_call_go(c, 0);
 }
 
+/* ---- close, open --------------------------------------------------------------------------------------------------------- */
+
+static bool act_close(struct sim_call *c)
+{
+    const struct close_ask *ask = c->ask;
+    struct sim_store_world *w = door(c)->world;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    char mark[MARK_TEXT];
+    snprintf(mark, sizeof mark, "%s/%u", w->incarnation, ++w->closings);
+    struct close_answer *answer = sim_new(&c->ground, struct close_answer);
+    enum reason reason = sim_bucket_close(b, ask, str_of(w->incarnation), str_of(mark), now_of(c));
+    *answer = (struct close_answer){.sequence = b->sequence, .incarnation = says_who(c), .mark = sim_text(&c->ground, str_of(b->mark))};
+    return sim_call_answer(c, reason, answer);
+}
+
+static void close_bucket(struct store *s, const struct close_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_close, asked, sizeof *asked);
+    struct close_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->recorded);
+    sim_call_go(c, 0);
+}
+
+static bool act_open(struct sim_call *c)
+{
+    const struct open_ask *ask = c->ask;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    struct open_answer *answer = sim_new(&c->ground, struct open_answer);
+    enum reason reason = sim_bucket_open(b, ask, str_of(door(c)->world->incarnation), now_of(c), &answer->closed_ms);
+    answer->sequence = b->sequence;
+    return sim_call_answer(c, reason, answer);
+}
+
+static void open_bucket(struct store *s, const struct open_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_open, asked, sizeof *asked);
+    struct open_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->mark);
+    sim_call_go(c, 0);
+}
+
+static struct str incarnation(struct store *store, const struct bucket *bucket)
+{
+    struct sim_store *s = container_of(store, struct sim_store, store);
+    (void)bucket;
+    if (s->world->away)
+        return (struct str){0};
+    connect(s);
+    return str_of(s->heard);
+}
+
 static const struct store_ops ops = {.name = "memory", .reserve = reserve, .settle = settle, .restock = restock, .look = look,
-                                     .due = due, .stock = stock, .install = install, .holdings = holdings};
+                                     .due = due, .stock = stock, .install = install, .holdings = holdings, .close = close_bucket,
+                                     .open = open_bucket, .incarnation = incarnation};
 
 void sim_store_open(struct sim_store *s, struct sim_store_world *w, struct clock *clock)
 {

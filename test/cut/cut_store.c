@@ -175,6 +175,56 @@ static void ask_holdings(struct waiter *w)
     store_holdings(cut, &ask, w);
 }
 
+/* The mark the bucket is closed under, or none. */
+static char mark[MARK_TEXT + 1];
+static void keep_mark(struct seen *s, const void *result)
+{
+    const struct stock_answer *a = result;
+    (void)s;
+    assert_true(a->mark.len < sizeof mark);
+    memset(mark, 0, sizeof mark);
+    if (a->mark.len > 0)
+        memcpy(mark, a->mark.ptr, a->mark.len);
+}
+static bool is_closed(void)
+{
+    struct seen s = SEEN(.keep = keep_mark);
+    struct stock_ask ask = {.bucket = bucket()};
+    store_stock(straight, &ask, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_OK);
+    return mark[0] != 0;
+}
+static bool is_open(void) { return !is_closed(); }
+static void begin_close(uint32_t n)
+{
+    (void)n;
+    if (!is_closed())
+        return;
+    struct seen s = SEEN();
+    store_open(straight, &(struct open_ask){bucket(), str_of(mark)}, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_OK);
+}
+static void ask_close(struct waiter *w)
+{
+    struct close_ask ask = {.bucket = bucket(), .recorded = str_lit("somebody else")};
+    store_close(cut, &ask, w);
+}
+static void begin_open(uint32_t n)
+{
+    begin_close(n);
+    struct seen s = SEEN();
+    store_close(straight, &(struct close_ask){.bucket = bucket(), .recorded = str_lit("somebody else")}, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_OK);
+    assert_true(is_closed());
+}
+static void ask_open(struct waiter *w)
+{
+    static char asked[MARK_TEXT + 1];    /* the same closing, asked again */
+    if (mark[0])
+        memcpy(asked, mark, sizeof asked);
+    store_open(cut, &(struct open_ask){bucket(), str_of(asked)}, w);
+}
+
 static enum reason first_verdict(const void *result) { return ((const struct batch_result *)result)->verdicts[0]; }
 
 static const struct cut_call calls[] = {
@@ -186,6 +236,8 @@ static const struct cut_call calls[] = {
     {"due", NULL, ask_due, NULL, NULL, NULL},
     {"stock", NULL, ask_stock, NULL, NULL, NULL},
     {"holdings", NULL, ask_holdings, NULL, NULL, NULL},
+    {"close", begin_close, ask_close, is_closed, NULL, NULL},
+    {"open", begin_open, ask_open, is_open, NULL, NULL},
 };
 
 /* ---- */

@@ -25,6 +25,9 @@ static void read_as(int call, const redisReply *reply, struct arena *arena)
     struct due_answer due;
     struct stock_answer stock;
     struct holdings_answer holdings;
+    struct close_answer close;
+    struct open_answer open;
+    char said[INCARNATION_TEXT];
     enum reason reason = REASON_OK;
     switch (call) {
     case 0:
@@ -47,6 +50,9 @@ static void read_as(int call, const redisReply *reply, struct arena *arena)
         break;
     case 5: reason = redis_reply_holdings(reply, str_lit("users"), 0, arena, &holdings); break;
     case 6: reason = redis_reply_holdings(reply, str_lit("rest"), 1, arena, &holdings); break;
+    case 7: reason = redis_reply_close(reply, &close); break;
+    case 8: reason = redis_reply_open(reply, &open); break;
+    case 9: check(reply->type != REDIS_REPLY_STRING || redis_reply_incarnation((struct str){reply->str, (size_t)reply->len}, said).len < sizeof said); break;
     default: break;
     }
     check((unsigned)reason < REASON_COUNT);
@@ -69,9 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             bool noscript;
             check((unsigned)redis_reply_error((struct str){r->str, (size_t)r->len}, &noscript) < REASON_COUNT);
         } else {
-            read_as(data[0] % 7, reply, &arena);
+            read_as(data[0] % 10, reply, &arena);
         }
-        freeReplyObject(reply);
     }
     redis_reader_close(&reader);
     return 0;

@@ -25,7 +25,7 @@ _Static_assert(PART_ITEMS * 10 + 4 <= WORDS_MOST, "a settle of verdicts that are
 
 _Static_assert(WINNER_PROBES == 4, "win.lua sets four bits");
 
-enum kind { RESERVE, SETTLE, RESTOCK, LOOK, DUE, STOCK, INSTALL, HOLDINGS };
+enum kind { RESERVE, SETTLE, RESTOCK, LOOK, DUE, STOCK, INSTALL, HOLDINGS, CLOSE, OPEN };
 
 /* A call in flight. */
 struct call {
@@ -327,7 +327,7 @@ static void redis_reserve(struct store *store, const struct reserve_ask *ask, st
     size_t from = words.text.len;
     buf_add(&words.text, ask->ident.bytes, sizeof ask->ident.bytes);
     pack_hash(&words.text, ask->user_hash);
-    buf_add_char(&words.text, (char)(ask->replay_only | ask->ledger_asked << 1));
+    buf_add_char(&words.text, (char)(ask->replay_only | ask->ledger_asked << 1 | ask->sealed << 2));
     add_packed(&words, from);
     call_one(r, c, &ask->bucket, REDIS_SCRIPT_reserve, &words, w, r->options.reserve_ms);
 }
@@ -469,6 +469,37 @@ static void redis_holdings(struct store *store, const struct holdings_ask *ask, 
     for (size_t i = 0; i < countof(slice); i++)
         add(&words, slice[i]);
     call_one(r, c, &ask->bucket, REDIS_SCRIPT_holdings, &words, w, r->options.read_ms);
+}
+
+static void redis_close_bucket(struct store *store, const struct close_ask *ask, struct waiter *w)
+{
+    struct redis_store *r = redis_of(store);
+    struct call *c = call_begin(r, CLOSE, bucket_fits(&ask->bucket) && ask->recorded.len <= INCARNATION_TEXT, w);
+    if (!c)
+        return;
+    struct words words;
+    words_begin(&words, REDIS_SCRIPT_close, &ask->bucket);
+    add(&words, ask->recorded);
+    add(&words, ask->went_back ? str_lit("1") : str_lit("0"));
+    add_number(&words, (int64_t)ask->highest);
+    call_one(r, c, &ask->bucket, REDIS_SCRIPT_close, &words, w, r->options.read_ms);
+}
+
+static void redis_open_bucket(struct store *store, const struct open_ask *ask, struct waiter *w)
+{
+    struct redis_store *r = redis_of(store);
+    struct call *c = call_begin(r, OPEN, bucket_fits(&ask->bucket) && ask->mark.len > 0 && ask->mark.len <= MARK_TEXT, w);
+    if (!c)
+        return;
+    struct words words;
+    words_begin(&words, REDIS_SCRIPT_open, &ask->bucket);
+    add(&words, ask->mark);
+    call_one(r, c, &ask->bucket, REDIS_SCRIPT_open, &words, w, r->options.read_ms);
+}
+
+static struct str redis_incarnation(struct store *store, const struct bucket *bucket)
+{
+    return redis_link_incarnation(node_of(redis_of(store), bucket)->link);
 }
 
 /* ---- batches -------------------------------------------------------------------------------------------------------------- */
@@ -675,6 +706,8 @@ union answer {
     struct due_answer due;
     struct stock_answer stock;
     struct holdings_answer holdings;
+    struct close_answer close;
+    struct open_answer open;
 };
 
 static enum reason read_answer(struct redis_store *r, const struct call *c, const redisReply *reply, union answer *out)
@@ -688,6 +721,8 @@ static enum reason read_answer(struct redis_store *r, const struct call *c, cons
     case STOCK: return redis_reply_stock(reply, arena, &out->stock);
     case INSTALL: return redis_reply_reason(reply);
     case HOLDINGS: return redis_reply_holdings(reply, text, c->which, arena, &out->holdings);
+    case CLOSE: return redis_reply_close(reply, &out->close);
+    case OPEN: return redis_reply_open(reply, &out->open);
     case SETTLE:
     case RESTOCK: break;    /* never here: batch_part_ended */
     }
@@ -698,7 +733,16 @@ static bool brings_result(const struct call *c, enum reason reason)
 {
     if (reason == REASON_ENGINE_FAULT || reason == REASON_STALE_EPOCH || c->kind == INSTALL)
         return false;
-    return c->kind == RESERVE || reason == REASON_OK;
+    return c->kind == RESERVE || c->kind == CLOSE || c->kind == OPEN || reason == REASON_OK;
+}
+
+/* Answers that name their server: it may have become another under a connection that stands. */
+static void hear_incarnation(struct node *node, const struct call *c, enum reason reason, const union answer *a)
+{
+    struct str said = c->kind == STOCK && reason == REASON_OK ? a->stock.incarnation
+                      : c->kind == CLOSE && (reason == REASON_OK || reason == REASON_UNCHANGED) ? a->close.incarnation : (struct str){0};
+    if (said.len > 0 && said.len <= INCARNATION_TEXT)
+        redis_link_incarnation_heard(node->link, said);
 }
 
 static void part_ended(void *context, struct redis_command *part, enum reason reason, const redisReply *reply)
@@ -719,6 +763,8 @@ static void part_ended(void *context, struct redis_command *part, enum reason re
         reason = read_answer(r, c, reply, &answer);
     else
         reply = NULL;
+    if (reply)
+        hear_incarnation(node, c, reason, &answer);
     finish(r, c, reason, reply && brings_result(c, reason) ? &answer : NULL);
 }
 
@@ -753,6 +799,7 @@ static void on_timer(uv_timer_t *timer)
 static const struct store_ops redis_ops = {
     .name = "redis", .reserve = redis_reserve, .settle = redis_settle, .restock = redis_restock, .look = redis_look,
     .due = redis_due, .stock = redis_stock, .install = redis_install, .holdings = redis_holdings,
+    .close = redis_close_bucket, .open = redis_open_bucket, .incarnation = redis_incarnation,
 };
 
 struct redis_options redis_options_default(void)

@@ -21,7 +21,7 @@
 #include "redis_reader.h"
 #include "redis_reply.h"
 
-#define OWN_COMMANDS (2 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
+#define OWN_COMMANDS (3 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
 #define REPEATS_MOST 3
 #define COMMAND_BYTES_MOST (256 * 1024)
 #define COMMAND_BYTES_KEPT 2048                       /* of a free command; what is larger goes back to the system */
@@ -60,6 +60,8 @@ struct redis_link {
     size_t own_free;                 /* commands kept back for the link itself */
     size_t free_count;
     bool loading[REDIS_SCRIPT_COUNT];
+    char incarnation[INCARNATION_TEXT];    /* of the server that was greeted */
+    size_t incarnation_len;
 };
 
 static uint64_t mono_us(void) { return uv_hrtime() / 1000; }
@@ -250,17 +252,29 @@ static bool repeat(struct redis_link *l, struct redis_command *c)
     return true;
 }
 
+static void take_incarnation(struct redis_link *l, const redisReply *info)
+{
+    char said[INCARNATION_TEXT];
+    struct str incarnation = redis_reply_incarnation((struct str){info->str, (size_t)info->len}, said);
+    if (incarnation.len > 0)    /* else it was no answer to INFO */
+        redis_link_incarnation_heard(l, incarnation);
+}
+
 /* The link's own command was answered. False: it may not go on. */
 static bool own_answered(struct redis_link *l, struct redis_command *c, const redisReply *reply)
 {
     bool good = reply->type != REDIS_REPLY_ERROR;
     if (c->bytes.len > 0 && l->state == GREETING && !good)
         log_link(l, LEVEL_WARN, "redis_greeting_refused", reply->str);
+    if (l->state == GREETING && reply->type == REDIS_REPLY_STRING)
+        take_incarnation(l, reply);
     l->loading[c->script] = false;
     end(l, c, REASON_OK, NULL);
     if (l->state != GREETING)
         return true;    /* a script that did not load shows itself when it is asked for */
     if (good && list_empty(&l->sent) && list_empty(&l->unsent)) {
+        if (l->incarnation_len == 0)
+            return false;    /* who does not say who he is is nobody's memory */
         l->state = UP;
         l->retry_ms = l->options.retry_first_ms;
         log_link(l, LEVEL_INFO, "redis_connected", NULL);
@@ -390,6 +404,7 @@ static void greet(struct redis_link *l)
 {
     const struct redis_address *a = &l->address;
     l->state = GREETING;
+    l->incarnation_len = 0;
     l->heard_us = mono_us();
     redis_reader_open(&l->replies, REPLY_MEMORY_MOST);
     if (a->user[0])
@@ -402,6 +417,7 @@ static void greet(struct redis_link *l)
         buf_add_u64(&b, a->db);
         own(l, 0, 2, (struct str[]){str_lit("SELECT"), buf_str(&b)});
     }
+    own(l, 0, 3, (struct str[]){str_lit("INFO"), str_lit("server"), str_lit("replication")});
     for (int i = 0; i < REDIS_SCRIPT_COUNT; i++)
         load(l, (enum redis_script)i);
 }
@@ -580,3 +596,15 @@ void redis_link_close(struct redis_link *l, void (*closed)(void *))
 }
 
 bool redis_link_up(const struct redis_link *l) { return l->state == UP; }
+
+struct str redis_link_incarnation(const struct redis_link *l)
+{
+    return (struct str){l->incarnation, l->state == UP ? l->incarnation_len : 0};
+}
+
+void redis_link_incarnation_heard(struct redis_link *l, struct str incarnation)
+{
+    check(incarnation.len > 0 && incarnation.len <= sizeof l->incarnation);
+    memcpy(l->incarnation, incarnation.ptr, incarnation.len);
+    l->incarnation_len = incarnation.len;
+}

@@ -49,6 +49,10 @@ struct redis_link *redis_link_open(uv_loop_t *loop, const struct redis_address *
 void redis_link_close(struct redis_link *link, void (*closed)(void *context));
 
 bool redis_link_up(const struct redis_link *link);
+/* Of the server at the other end (port/store.h); empty while the link is not up. */
+struct str redis_link_incarnation(const struct redis_link *link);
+/* The server has said that it is another by now: it was promoted under this connection. */
+void redis_link_incarnation_heard(struct redis_link *link, struct str incarnation);
 
 /* A free command with empty bytes; NULL when all are in flight. It must be sent or given back before the loop turns. */
 struct redis_command *redis_link_take(struct redis_link *link) must_check;

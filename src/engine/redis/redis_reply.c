@@ -231,6 +231,7 @@ enum reason redis_reply_look(const redisReply *reply, struct arena *arena, struc
     struct names names;
     out->now_ms = integer(reply, 1, &fault);
     struct str joined = text(reply, 2, &fault), list = text(reply, 3, &fault);
+    out->sequence = (uint64_t)integer(reply, 4, &fault);
     if (fault || !names_split(joined, arena, &names))
         return REASON_ENGINE_FAULT;
     int count = entries_read(list, names, arena, &out->entries);
@@ -255,6 +256,7 @@ enum reason redis_reply_due(const redisReply *reply, struct arena *arena, struct
         return reason;
     bool fault = false;
     struct names names;
+    out->sequence = (uint64_t)integer(reply, 1, &fault);
     out->now_ms = integer(reply, 2, &fault);
     struct str joined = text(reply, 3, &fault);
     out->waiting = (uint64_t)integer(reply, 4, &fault);
@@ -288,12 +290,13 @@ enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, stru
     int64_t state = integer(reply, 3, &fault), bits = integer(reply, 10, &fault);
     *out = (struct stock_answer){
         .sequence = (uint64_t)integer(reply, 1, &fault), .now_ms = integer(reply, 2, &fault), .version = (uint64_t)integer(reply, 4, &fault),
-        .seeded = integer(reply, 5, &fault) != 0, .closed = integer(reply, 6, &fault) != 0, .restocks = (uint64_t)integer(reply, 7, &fault),
+        .seeded = integer(reply, 5, &fault) != 0, .mark = text(reply, 6, &fault), .restocks = (uint64_t)integer(reply, 7, &fault),
         .pending = (uint64_t)integer(reply, 8, &fault), .incarnation = text(reply, 9, &fault), .filter = text(reply, 11, &fault),
         .sku_count = length(reply) > 12 ? (length(reply) - 12) / 5 : 0};
     if (fault || state < 0 || state >= ACTIVITY_STATE_COUNT || bits <= 0 || bits > UINT32_MAX)
         return REASON_ENGINE_FAULT;
     out->state = (enum activity_state)state;
+    out->closed = out->mark.len > 0;
     out->filter_bits = (uint32_t)bits;
     struct stock_sku *skus = out->sku_count > 0 ? arena_array(arena, struct stock_sku, out->sku_count) : NULL;
     if (out->sku_count > 0 && !skus)
@@ -304,6 +307,50 @@ enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, stru
             .moving = (uint64_t)integer(reply, at + 3, &fault), .wanted = integer(reply, at + 4, &fault) != 0};
     out->skus = skus;
     return fault ? REASON_ENGINE_FAULT : REASON_OK;
+}
+
+enum reason redis_reply_close(const redisReply *reply, struct close_answer *out)
+{
+    enum reason reason = redis_reply_reason(reply);
+    *out = (struct close_answer){0};
+    if (reason != REASON_OK && reason != REASON_UNCHANGED)
+        return reason;
+    bool fault = false;
+    out->sequence = (uint64_t)integer(reply, 1, &fault);
+    out->incarnation = text(reply, 2, &fault);
+    out->mark = text(reply, 3, &fault);
+    return fault ? REASON_ENGINE_FAULT : reason;
+}
+
+enum reason redis_reply_open(const redisReply *reply, struct open_answer *out)
+{
+    enum reason reason = redis_reply_reason(reply);
+    *out = (struct open_answer){0};
+    if (reason != REASON_OK && reason != REASON_UNCHANGED)
+        return reason;
+    bool fault = false;
+    out->sequence = (uint64_t)integer(reply, 1, &fault);
+    out->closed_ms = integer(reply, 2, &fault);
+    return fault ? REASON_ENGINE_FAULT : reason;
+}
+
+/* The first 20 of the hexadecimal digits after the key; false: there are not so many. */
+static bool info_digits(struct str info, struct str key, struct buf *out)
+{
+    const char *at = memmem(info.ptr, info.len, key.ptr, key.len), *end = info.ptr + info.len;
+    size_t n = 0;
+    for (at = at ? at + key.len : end; n < 20 && at + n < end && ((at[n] >= '0' && at[n] <= '9') || (at[n] >= 'a' && at[n] <= 'f')); n++)
+        buf_add_char(out, at[n]);
+    return n == 20;
+}
+
+struct str redis_reply_incarnation(struct str info, char out[INCARNATION_TEXT])
+{
+    struct buf b = buf_fixed(out, INCARNATION_TEXT);
+    bool good = info_digits(info, str_lit("\nrun_id:"), &b);
+    buf_add_char(&b, '-');
+    good = good && info_digits(info, str_lit("\nmaster_replid:"), &b);
+    return good && buf_ok(&b) ? buf_str(&b) : (struct str){0};
 }
 
 static bool held_units(const redisReply *reply, enum holding holding, struct str sku, struct held *out, size_t *count)

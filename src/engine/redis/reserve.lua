@@ -2,7 +2,7 @@
 -- reserve.lua: takes one unit for a user, or finds what he has. Constant work: no more commands however large the sale.
 --
 --   ARGV   user, sku, request, nonce or '', packed: ident 16 | h1 u32 | h2 u32 (of the filter) | u8: 1 where nothing new may be taken
---          + 2 where the ledger was asked about this request_id
+--          + 2 where the ledger was asked about this request_id + 4 where the caller does not trust this server's memory
 --   gives  {reason, sequence, now ms, entry or '', starts ms, 1 where it is a replay}; {STALE_EPOCH} alone
 --
 -- The order of the checks is the protocol's (§2): the user's own entries are looked at before anything that could refuse him, so
@@ -65,7 +65,7 @@ elseif standing then
   return answer(REASON_ALREADY_PURCHASED, standing)
 elseif not index then
   return answer(REASON_UNKNOWN_ACTIVITY)
-elseif tombstones >= TOMBSTONES and flags < 2 then
+elseif tombstones >= TOMBSTONES and flags % 4 < 2 then
   return answer(REASON_ASK_LEDGER)
 elseif meta[2] then
   return answer(REASON_BUCKET_CLOSED)
@@ -83,6 +83,8 @@ elseif now >= ends then
   return answer(REASON_ENDED)
 elseif now < opens then
   return answer(REASON_RESERVATION_PAUSED)
+elseif flags >= 4 then
+  return answer(REASON_BUCKET_CLOSED)
 end
 
 -- A unit: a free one, else one that has rested enough. The pop is the first write; nothing after it can fail.

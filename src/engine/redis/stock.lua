@@ -2,7 +2,7 @@
 -- stock.lua: what the bucket holds, at one moment.
 --
 --   ARGV   1 where the winners' filter is wanted too, or 0
---   gives  {OK, sequence, now ms, state, version, seeded, closed, restocks, pending, incarnation, bits of the filter, filter,
+--   gives  {OK, sequence, now ms, state, version, seeded, the mark it is closed under or '', restocks, pending, incarnation, bits of the filter, filter,
 --          then for each SKU: name, free, resting, moving, wanted}; {STALE_EPOCH} alone
 --
 -- It counts the sequence on like every script that decides something: so a server that may no longer write cannot answer it,
@@ -13,11 +13,9 @@ if not meta[1] then
 end
 local now = now_ms()
 local state, _, _, _, bits = unpack_at(LAW, meta[1])
-local info = call('INFO', 'server', 'replication')
-local incarnation = sub(string.match(info, 'run_id:(%x+)'), 1, 20) .. '-' .. sub(string.match(info, 'master_replid:(%x+)'), 1, 20)
 local answer = {
-  REASON_OK, call('INCR', base .. 'seq'), now, state, tonumber(meta[2]), meta[3] and 1 or 0, meta[4] and 1 or 0,
-  tonumber(meta[5]), call('ZCARD', base .. 'pending'), incarnation, bits,
+  REASON_OK, call('INCR', base .. 'seq'), now, state, tonumber(meta[2]), meta[3] and 1 or 0, meta[4] or '',
+  tonumber(meta[5]), call('ZCARD', base .. 'pending'), incarnation(), bits,
   ARGV[1] == '1' and call('GET', base .. 'win') or '',
 }
 for sku in string.gmatch(meta[6], '%S+') do

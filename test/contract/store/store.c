@@ -240,6 +240,7 @@ static bool in_filter(const struct seen_stock *k, const char *user)
 struct looked {
     enum reason reason;
     size_t count;
+    uint64_t sequence;
     struct known at[16];
 };
 
@@ -248,6 +249,7 @@ static void keep_look(struct seen *s, const void *result)
     const struct look_answer *a = result;
     struct looked *l = s->into;
     l->count = a->count;
+    l->sequence = a->sequence;
     assert_true(a->count <= countof(l->at));
     for (size_t i = 0; i < a->count; i++)
         known_copy(&l->at[i], &a->entries[i]);
@@ -970,6 +972,7 @@ static void the_sequence_grows(void **state)
         (void)settle(&a);
         uint64_t now = stock(0)->answer.sequence;
         assert_true(now > last);
+        assert_true(look(0, user).sequence == now);    /* a look counts nothing, and knows */
         last = now;
     }
 }
@@ -1155,6 +1158,150 @@ static void holdings_name_every_unit(void **state)
     assert_int_equal(l.seen[HOLDING_RESERVED][tokens[0].unit - FIRST_A], 0);
 }
 
+/* ---- close, open ------------------------------------------------------------------------------------------------------------- */
+
+struct closed {
+    enum reason reason;
+    uint64_t sequence;
+    char incarnation[INCARNATION_TEXT + 1], mark[MARK_TEXT + 1];
+};
+
+static void keep_closed(struct seen *s, const void *result)
+{
+    const struct close_answer *a = result;
+    struct closed *c = s->into;
+    assert_true(a->incarnation.len > 0 && a->incarnation.len < sizeof c->incarnation && a->mark.len < sizeof c->mark);
+    c->sequence = a->sequence;
+    memcpy(c->incarnation, a->incarnation.ptr, a->incarnation.len);
+    if (a->mark.len > 0)
+        memcpy(c->mark, a->mark.ptr, a->mark.len);
+}
+
+static struct closed close_it(const char *recorded, bool went_back, uint64_t highest)
+{
+    struct closed c = {0};
+    struct seen s = SEEN(.keep = keep_closed, .into = &c);
+    struct close_ask ask = {bucket(0), str_of(recorded), went_back, highest};
+    store_close(world->store, &ask, &s.waiter);
+    assert_false(s.woken);
+    c.reason = seen_await(world, &s);
+    return c;
+}
+
+static void keep_opened(struct seen *s, const void *result) { *(int64_t *)s->into = ((const struct open_answer *)result)->closed_ms; }
+
+static enum reason open_it(const char *mark, int64_t *closed_ms)
+{
+    struct seen s = SEEN(.keep = keep_opened, .into = closed_ms);
+    store_open(world->store, &(struct open_ask){bucket(0), str_of(mark)}, &s.waiter);
+    assert_false(s.woken);
+    return seen_await(world, &s);
+}
+
+static void the_server_says_who_he_is(void **state)
+{
+    (void)state;
+    open_sale(1);
+    struct bucket b = bucket(0);
+    const struct seen_stock *k = stock(0);
+    assert_true(k->answer.incarnation.len <= INCARNATION_TEXT);
+    assert_true(str_eq(store_incarnation(world->store, &b), str_of(k->incarnation)));
+    assert_true(str_eq(kept(k->answer.mark), str_lit("")) && !k->answer.closed);
+}
+
+/* Known by his name nothing is closed; by another it is, once, and opened only by the mark of that closing. */
+static void closed_for_a_stranger(void **state)
+{
+    (void)state;
+    int64_t ms = -1;
+    open_sale(5);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    struct closed none = close_it(stock(0)->incarnation, false, 0);
+    assert_int_equal(none.reason, REASON_UNCHANGED);
+    assert_string_equal(none.mark, "");
+    struct closed first = close_it("somebody else", false, 0), again = close_it("", false, 0);
+    assert_int_equal(first.reason, REASON_OK);
+    assert_int_equal(again.reason, REASON_UNCHANGED);
+    assert_string_equal(first.mark, again.mark);
+    assert_memory_equal(first.mark, first.incarnation, strlen(first.incarnation));
+    assert_int_equal(close_it(first.incarnation, false, 0).reason, REASON_UNCHANGED);    /* he is known by now; that he has healed is another matter */
+    const struct seen_stock *k = stock(0);
+    assert_true(k->answer.closed && str_eq(kept(k->answer.mark), str_of(first.mark)));
+    struct took t = take(0, "u1", 0, "r1", 2);
+    assert_true(t.reason == REASON_QUEUED && t.answer.replayed);
+    assert_int_equal(take(0, "u1", 0, "r2", 2).reason, REASON_ALREADY_PURCHASED);
+    assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_BUCKET_CLOSED);
+    assert_int_equal(restock(0, 0, FIRST_A + 7, 1), REASON_OK);
+    pass_ms(60);
+    assert_int_equal(open_it("another mark", &ms), REASON_UNCHANGED);
+    assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_BUCKET_CLOSED);
+    assert_int_equal(open_it(first.mark, &ms), REASON_OK);
+    assert_true(ms >= 60 && ms < 60000);
+    assert_int_equal(open_it(first.mark, &ms), REASON_UNCHANGED);
+    assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_RESERVATION_PAUSED);    /* others may still be saying something else of it */
+    pass_ms(400);
+    assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_QUEUED);
+}
+
+/* What went back is closed also under a known name, each time anew; its sequence jumps to what had been seen. */
+static void closed_for_going_back(void **state)
+{
+    (void)state;
+    int64_t ms = -1;
+    open_sale(5);
+    struct closed first = close_it(stock(0)->incarnation, true, 1000000);
+    assert_int_equal(first.reason, REASON_OK);
+    assert_true(first.sequence > 1000000 && stock(0)->answer.sequence > first.sequence);
+    struct closed next = close_it(first.incarnation, true, 10);
+    assert_int_equal(next.reason, REASON_OK);
+    assert_true(next.sequence > first.sequence);
+    assert_string_not_equal(next.mark, first.mark);
+    assert_int_equal(open_it(first.mark, &ms), REASON_UNCHANGED);
+    assert_true(stock(0)->answer.closed);
+    assert_int_equal(open_it(next.mark, &ms), REASON_OK);
+    assert_false(stock(0)->answer.closed);
+}
+
+static void opened_it_is_seeded(void **state)
+{
+    (void)state;
+    int64_t ms;
+    sale_draw();
+    assert_int_equal(install(0, false), REASON_OK);
+    struct closed c = close_it("", false, 0);
+    assert_false(stock(0)->answer.seeded);
+    assert_int_equal(open_it(c.mark, &ms), REASON_OK);
+    assert_true(stock(0)->answer.seeded);
+}
+
+static void sealed_takes_nothing_new(void **state)
+{
+    (void)state;
+    open_sale(5);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    struct reserve_ask mine = ask_of(0, "u1", 0, "r1", 2), other = ask_of(0, "u2", 0, "r1", 3);
+    mine.sealed = other.sealed = true;
+    assert_int_equal(take_ask(&mine).reason, REASON_QUEUED);
+    assert_int_equal(take_ask(&other).reason, REASON_BUCKET_CLOSED);
+    assert_int_equal(stock(0)->skus[0].free, 4);
+    sale.activity.state = ACTIVITY_PAUSED;
+    sale.activity.version++;
+    assert_int_equal(install(0, false), REASON_OK);
+    assert_int_equal(take_ask(&other).reason, REASON_RESERVATION_PAUSED);    /* what may be said without a unit is said */
+}
+
+static void no_bucket_is_closed_or_opened(void **state)
+{
+    (void)state;
+    int64_t ms;
+    sale_draw();
+    struct seen s = SEEN();
+    struct close_ask ask = {bucket(0), str_lit(""), true, 7};
+    store_close(world->store, &ask, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_STALE_EPOCH);
+    assert_int_equal(open_it("mark", &ms), REASON_STALE_EPOCH);
+}
+
 /* ---- waiting --------------------------------------------------------------------------------------------------------------- */
 
 /* Whatever a deadline cuts off, asking by the same key tells what became of it, and nothing is taken twice. */
@@ -1273,6 +1420,12 @@ int main(void)
         cmocka_unit_test(a_turn_is_not_put_off),
         cmocka_unit_test(turns_are_bounded),
         cmocka_unit_test(holdings_name_every_unit),
+        cmocka_unit_test(the_server_says_who_he_is),
+        cmocka_unit_test(closed_for_a_stranger),
+        cmocka_unit_test(closed_for_going_back),
+        cmocka_unit_test(opened_it_is_seeded),
+        cmocka_unit_test(sealed_takes_nothing_new),
+        cmocka_unit_test(no_bucket_is_closed_or_opened),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(a_caller_may_go),
         cmocka_unit_test(a_woken_caller_may_ask_again),

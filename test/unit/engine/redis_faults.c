@@ -27,10 +27,15 @@ struct server {
     const char *const *answers;  /* to each EVALSHA in turn; after the last, the last again */
     size_t answer_count;
     size_t calls, loads, connects;
+    const char *info;            /* to INFO */
     const char *greeting;        /* to everything else */
     char auth[128], select[16];
     bool deaf;                   /* reads nothing */
 };
+
+#define INFO_SAYS \
+    "$117\r\n# Server\r\nrun_id:1111111111222222222233333333334444444444\r\n\r\nmaster_replid:5555555555666666666677777777778888888888\r\n\r\n"
+#define INCARNATION "11111111112222222222-55555555556666666666"
 
 static uv_loop_t loop;
 static struct server server;
@@ -76,7 +81,7 @@ static void obey(const redisReply *command)
         snprintf(server.auth, sizeof server.auth, "%s %s", command->element[1]->str, command->elements > 2 ? command->element[2]->str : "");
     if (strcmp(verb, "SELECT") == 0)
         snprintf(server.select, sizeof server.select, "%s", command->element[1]->str);
-    say(server.greeting);
+    say(strcmp(verb, "INFO") == 0 && server.greeting[0] == '+' && server.info ? server.info : server.greeting);
 }
 
 static void room(uv_handle_t *h, size_t wanted, uv_buf_t *out)
@@ -236,7 +241,7 @@ static int setup(void **state)
 {
     (void)state;
     log_level_set(LEVEL_FATAL);
-    server = (struct server){.greeting = "+OK\r\n"};
+    server = (struct server){.greeting = "+OK\r\n", .info = INFO_SAYS};
     assert_int_equal(uv_loop_init(&loop), 0);
     listen_on(0);
     char url[64];
@@ -549,6 +554,25 @@ static void a_server_that_is_loading(void **state)
     come_up();
 }
 
+static bool is_known_as(const char *name)
+{
+    return str_eq(store_incarnation(store, &(struct bucket){str_lit("act"), 1, 0}), str_of(name));
+}
+
+static void it_asks_the_server_who_he_is(void **state)
+{
+    (void)state;
+    assert_true(is_known_as(INCARNATION));
+    server.info = "$20\r\nrun_id:1\r\nmaster_rep\r\n";    /* who does not say is not used */
+    say(hang_up);
+    turn_until(NULL, 100);
+    assert_false(redis_up(store));
+    assert_true(is_known_as(""));
+    server.info = INFO_SAYS;
+    come_up();
+    assert_true(is_known_as(INCARNATION));
+}
+
 static void it_greets_as_the_address_says(void **state)
 {
     (void)state;
@@ -659,7 +683,7 @@ int main(void)
         TEST(an_answer_too_many),
         TEST(while_it_is_down_the_answer_is_at_once),
         TEST(a_server_that_is_loading),
-        TEST(it_greets_as_the_address_says),
+        TEST(it_greets_as_the_address_says), TEST(it_asks_the_server_who_he_is),
         TEST(closing_ends_what_is_in_flight),
         TEST(full_is_full),
         TEST(parts_of_a_batch_end_each_for_itself),
