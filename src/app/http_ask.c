@@ -23,13 +23,15 @@ static void answered(struct http_call *call, enum http_outcome outcome, const st
     }
     a->status = reply->status;
     a->replayed = str_eq(http_reply_header(reply, str_lit("Idempotency-Replayed")), str_lit("true"));
+    if (a->keep_text)
+        buf_add_str(&a->text, reply->body);
     a->json = json_loadb(reply->body.ptr ? reply->body.ptr : "", reply->body.len, 0, NULL);
 }
 
 bool http_ask_open(struct http_ask *a, const char *address)
 {
     struct http_client_config config = {.connections_max = 1, .answer_max = 4 * 1024 * 1024};
-    *a = (struct http_ask){.request = buf_growing(1024 * 1024)};
+    *a = (struct http_ask){.request = buf_growing(1024 * 1024), .text = buf_growing(4 * 1024 * 1024)};
     if (!address_parse(str_of(address), &config.address))
         return false;
     snprintf(a->host, sizeof a->host, "%s", address);
@@ -42,6 +44,7 @@ void http_ask_close(struct http_ask *a)
 {
     json_decref(a->json);
     buf_free(&a->request);
+    buf_free(&a->text);
     http_client_close(a->client);
     while (uv_run(&a->loop, UV_RUN_DEFAULT) != 0)
         ;
@@ -56,6 +59,7 @@ bool http_ask(struct http_ask *a, const char *method, const char *target, struct
     a->status = 0;
     a->replayed = false;
     buf_reset(&a->request);
+    buf_reset(&a->text);
     http_request_write(&a->request, str_of(method), str_of(target), str_of(a->host), (struct str){0}, body.len > 0 ? str_lit("application/json") : (struct str){0}, body);
     check(buf_ok(&a->request));
     q.call.request = buf_str(&a->request);

@@ -11,6 +11,8 @@ struct http_ask {
     struct http_client *client;
     char host[128];
     struct buf request;
+    bool keep_text;           /* set: the body of an answer is kept as it came, in `text` */
+    struct buf text;
     /* of the last answer */
     int status;               /* 0: there was none */
     json_t *json;             /* NULL: no JSON; ours until the next question */

@@ -235,6 +235,7 @@ static void refuse_with(struct call *c, uint32_t retry_after_s)
 static void answer_take(struct call *c)
 {
     const struct take *t = &c->take;
+    metric_observe(METRIC_TAKE_SECONDS, clock_mono_us(c->api->clock) - c->began_us);
     if (reason_row(t->reason)->http < 300)
         answer_good_take(c);
     else if (t->reason == REASON_NOT_STARTED && t->starts_ms > 0)
@@ -302,7 +303,9 @@ static void route_RESERVE(struct call *c, struct str id)
         refuse(c, REASON_QUALIFICATION_INVALID, "the token was not issued by us, or not for this user, activity and item");
         return;
     }
-    if (reservation_take(c->api->desk, &c->take)) {
+    bool answered = reservation_take(c->api->desk, &c->take);
+    metric_observe(METRIC_ADMISSION_SECONDS, clock_mono_us(c->api->clock) - c->began_us);
+    if (answered) {
         answer_take(c);
         return;
     }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "check.h"
+#include "histogram.h"
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 static const struct {
@@ -17,8 +18,8 @@ static const struct {
 #undef METRIC
 };
 
-#define STEPS 16
-#define BUCKETS (STEPS * 31)
+#define STEP_BITS 4
+#define BUCKETS ((1 << STEP_BITS) * 31)
 static _Atomic uint64_t cells[METRIC_COUNT][METRIC_LABELS];
 static struct {
     _Atomic uint64_t buckets[BUCKETS];
@@ -36,23 +37,13 @@ void metric_set(enum metric m, unsigned label, int64_t value) { atomic_store_exp
 void metric_shift(enum metric m, unsigned label, int64_t by) { metric_add(m, label, (uint64_t)by); }
 uint64_t metric_read(enum metric m, unsigned label) { return atomic_load_explicit(cell(m, label), memory_order_relaxed); }
 
-/* Values below 16 have a bucket each; above, the four bits after the leading one choose the step. */
 static unsigned bucket_of(uint64_t us)
 {
-    if (us < STEPS)
-        return (unsigned)us;
-    unsigned top = 63u - (unsigned)__builtin_clzll(us), step = (unsigned)(us >> (top - 4)) & (STEPS - 1);
-    unsigned at = (top - 3) * STEPS + step;
+    unsigned at = histogram_slot(us, STEP_BITS);
     return at < BUCKETS ? at : BUCKETS - 1;
 }
 
-static uint64_t bucket_edge(unsigned at)    /* the largest value of the bucket */
-{
-    if (at < STEPS)
-        return at;
-    unsigned top = at / STEPS + 3, step = at % STEPS;
-    return ((uint64_t)(STEPS + step + 1) << (top - 4)) - 1;
-}
+static uint64_t bucket_edge(unsigned at) { return histogram_edge(at, STEP_BITS); }    /* the largest value of the bucket */
 
 void metric_observe(enum metric m, uint64_t us)
 {
@@ -75,7 +66,9 @@ uint64_t metric_quantile_us(enum metric m, unsigned permille)
 
 static void expose_histogram(struct buf *out, enum metric m)
 {
-    static const uint64_t edges_us[] = {100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000};
+    static const uint64_t edges_us[] = {    /* close enough to compare each stage with its budget (mission §13) */
+        50, 100, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 4000, 5000, 7500, 10000, 15000, 20000, 30000, 40000, 50000, 75000, 100000, 150000, 200000, 300000,
+        400000, 500000, 750000, 1000000, 1500000, 2000000, 2500000, 3000000, 4000000, 5000000, 7500000, 10000000, 30000000};
     uint64_t seen = 0;
     unsigned at = 0;
     for (size_t e = 0; e < countof(edges_us); e++) {

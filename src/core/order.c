@@ -160,13 +160,18 @@ static void park(struct order_batch *b, size_t at, bool with_offset, enum reason
 static void count_verdicts(struct order_batch *b, const struct place_answer *a)
 {
     struct order_desk *d = b->desk;
+    int64_t now = clock_now_ms(d->clock);
     for (size_t i = 0; i < a->count; i++) {
         const struct verdict *v = &a->verdicts[i];
         metric_add(METRIC_VERDICTS, v->outcome == REASON_RELEASED ? v->why : v->outcome, 1);
         b->reused[b->done + i] = v->outcome == REASON_MESSAGE_ID_REUSED;
         if (v->outcome == REASON_RELEASED && v->fresh && (v->why == REASON_TOKEN_CONFLICT || v->why == REASON_TOKEN_FOREIGN))
             log_item(LEVEL_ERROR, "order_create_failed", b, b->done + i, v->why);
-        d->facts.placed += v->outcome == REASON_ORDERED && v->fresh;
+        if (v->outcome == REASON_ORDERED && v->fresh) {
+            int64_t took_ms = now - b->whats[b->done + i].created_ms;
+            metric_observe(METRIC_ORDERED_SECONDS, took_ms > 0 ? (uint64_t)took_ms * 1000 : 0);
+            d->facts.placed++;
+        }
     }
     d->facts.consumed += a->count;
     metric_add(METRIC_CONSUMED, 0, a->count);
@@ -247,6 +252,7 @@ static bool takeable(const struct order_queue *q) { return q->state == QUEUE_REA
 static void gather(struct order_batch *b, struct order_queue *q)
 {
     struct pulled_page *p = order_queue_page(q);
+    uint64_t now = clock_mono_us(b->desk->clock);
     for (size_t i = p ? p->taken : 0; p && i < p->count && b->count < b->desk->options.batch; i++) {
         struct pulled_item *item = &p->items[i];
         if (item->read != REASON_OK && b->count > 0)
@@ -254,6 +260,7 @@ static void gather(struct order_batch *b, struct order_queue *q)
         b->queues[b->count] = q;
         b->whats[b->count] = item->what;
         b->items[b->count++] = item;
+        metric_observe(METRIC_SCHEDULE_SECONDS, now - p->pulled_us);
         q->in_batch = true;
         if (item->read != REASON_OK)
             return;

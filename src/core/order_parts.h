@@ -22,6 +22,7 @@ struct pulled_page {
     struct arena memory;
     struct pulled_item *items;
     size_t count, taken;
+    uint64_t pulled_us;            /* when they came */
 };
 
 /* OUT: not ours. DOUBT: ours, but whether it is still the queue we knew must be found out. */

@@ -98,6 +98,15 @@ void order_queue_sure(struct order_queue *q, uint64_t asked_us)
 /* So long unseen that the lease may have been another's meanwhile, and the queue another one. */
 static bool lapsed(const struct order_queue *q) { return clock_mono_us(q->desk->clock) - q->sure_us > ORDER_LEASE_US; }
 
+/* How long the broker had them. Its clock may be ahead of ours: that is no time at all. */
+static void note_waits(struct order_desk *d, struct pulled_page *p, const struct pulled *messages, size_t count)
+{
+    int64_t now = clock_now_ms(d->clock);
+    p->pulled_us = clock_mono_us(d->clock);
+    for (size_t i = 0; i < count; i++)
+        metric_observe(METRIC_QUEUE_WAIT_SECONDS, now > messages[i].stored_ms ? (uint64_t)(now - messages[i].stored_ms) * 1000 : 0);
+}
+
 /* ---- pulling ------------------------------------------------------------------------------------------------------------ */
 
 static void pulled(struct waiter *w, enum reason reason, const void *result)
@@ -126,6 +135,7 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
     page_clear(back);
     for (; kept < a->count && a->messages[kept].offset >= q->at && page_keep(back, &a->messages[kept], d->options.per_queue); kept++)
         q->at = a->messages[kept].offset + 1;
+    note_waits(d, back, a->messages, kept);
     if (kept == a->count && a->next > q->at)
         q->at = a->next;    /* holes at the end */
     if (kept > 0)

@@ -22,6 +22,8 @@ struct lane {
     size_t count;
     struct finish_item items[LEDGER_BATCH_MAX];
     enum outbox_kind kinds[LEDGER_BATCH_MAX];
+    int64_t ages_ms[LEDGER_BATCH_MAX];       /* when they were claimed */
+    uint64_t claimed_us;
     bool done[LEDGER_BATCH_MAX];
     size_t settles, restocks, messages;      /* how many go where … */
     uint16_t settle_of[LEDGER_BATCH_MAX], restock_of[LEDGER_BATCH_MAX], message_of[LEDGER_BATCH_MAX];    /* … and which row each is */
@@ -125,6 +127,8 @@ static void take_verdicts(struct lane *l, enum reason reason, const enum reason 
     for (size_t i = 0; i < count; i++) {
         enum reason verdict = reason == REASON_OK ? verdicts[i] : reason;
         l->done[rows[i]] = over(l->kinds[rows[i]], verdict);
+        if (l->kinds[rows[i]] == OUTBOX_STATUS && reason_fate(verdict) == FATE_DONE)
+            metric_observe(METRIC_TELL_SECONDS, (uint64_t)l->ages_ms[rows[i]] * 1000 + clock_mono_us(l->relay->clock) - l->claimed_us);
         if (reason_fate(verdict) != FATE_DONE)
             log_row(l, rows[i], "relay_row_refused", verdict);
     }
@@ -251,10 +255,12 @@ static void claimed(struct waiter *w, enum reason reason, const void *result)
     arena_reset(&l->texts);
     l->count = a->count;
     l->settles = l->restocks = l->messages = 0;
+    l->claimed_us = clock_mono_us(r->clock);
     for (size_t i = 0; i < a->count; i++) {
         const struct outbox_row *o = &a->rows[i];
         l->items[i] = (struct finish_item){o->row, o->version};
         l->kinds[i] = o->kind;
+        l->ages_ms[i] = o->age_ms > 0 ? o->age_ms : 0;
         l->done[i] = false;
         if (o->kind == OUTBOX_STATUS)
             add_status(l, i, o);

@@ -207,7 +207,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     struct take *t = container_of(w, struct take, waiter);
     const struct reserve_answer *r = result;
     metric_add(METRIC_RESERVATIONS, reason, 1);
-    metric_observe(METRIC_RESERVE_SECONDS, clock_mono_us(t->desk->clock) - t->began_us);
+    metric_observe(METRIC_RESERVE_SECONDS, clock_mono_us(t->desk->clock) - t->asked_us);
     switch (reason) {
     case REASON_QUEUED:
         reserved(t, r);
@@ -283,6 +283,7 @@ static bool ask_store(struct take *t)
         .bucket = t->bucket, .user = t->user, .sku = t->sku, .request = t->request, .user_hash = t->hash, .nonce = t->nonce,
         .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || d->draining,
         .ledger_asked = t->asked};
+    t->asked_us = clock_mono_us(d->clock);
     t->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.reserve_ms};
     KILLPOINT(RESERVE_BEFORE);
     store_reserve(d->store, &ask, &t->waiter);
@@ -307,7 +308,6 @@ bool reservation_take(struct desk *d, struct take *t)
     }
     t->desk = d;
     t->hash = user_hash(d->keys, t->user);
-    t->began_us = clock_mono_us(d->clock);
     d->takes++;
     return ask_store(t);
 }

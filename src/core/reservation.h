@@ -26,7 +26,7 @@ struct take {
     /* own */
     struct desk *desk;
     struct bucket bucket;
-    uint64_t hash, began_us;
+    uint64_t hash, asked_us;
     int sku_at;
     bool refreshed, asked, old;
     struct waiter waiter;

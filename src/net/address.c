@@ -114,9 +114,17 @@ int address_listen(const struct address *a, bool reuse_port, int backlog)
     return fd;
 }
 
-int address_connect(const struct address *a)
+int address_connect(const struct address *a) { return address_connect_from(a, 0); }
+
+int address_connect_from(const struct address *a, uint32_t source)
 {
-    int fd = open_socket(a);
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(source)};
+    int fd = open_socket(a), on = 1;
+    if (fd >= 0 && source != 0 && a->sock.any.sa_family == AF_INET) {
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);    /* the port is chosen with the other end known */
+        if (bind(fd, (const struct sockaddr *)&from, sizeof from) != 0)
+            return close_with(fd, errno);
+    }
     if (fd >= 0 && connect(fd, &a->sock.any, a->len) != 0 && errno != EINPROGRESS)
         return close_with(fd, errno);
     return fd;

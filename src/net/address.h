@@ -25,5 +25,7 @@ bool address_is_loopback(const struct address *a);
 int address_listen(const struct address *a, bool reuse_port, int backlog);
 /* A non-blocking socket that is connecting or connected, or -errno. */
 int address_connect(const struct address *a);
+/* The same from an IPv4 address of this machine, as a number; 0, or where the other end is no IPv4 address: the system's choice. */
+int address_connect_from(const struct address *a, uint32_t source);
 /* The port that a TCP socket is bound to; 0 where it has none. */
 int address_port(int fd);

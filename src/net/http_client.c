@@ -29,10 +29,10 @@ struct http_client {
     uv_timer_t tick;
     uv_idle_t later;               /* calls to be ended, which must not be before http_client_send returns */
     struct link queue, resting, working, closed;
-    size_t queued;
+    size_t queued, connected;
     struct line *lines;
     int handles;
-    bool closing;
+    bool closing, several;         /* several: calls have timeouts of their own, so the queue is not in their order */
 };
 
 static void pump(struct http_client *c);
@@ -63,6 +63,7 @@ static void on_line_closed(uv_handle_t *handle)
 static void hang_up(struct line *l)
 {
     check(l->open && !l->closing);
+    l->client->connected -= l->connected;
     l->open = l->connected = l->used = false;
     l->closing = true;
     l->events = 0;
@@ -198,6 +199,9 @@ static void on_readable(struct line *l)
 static void on_ready_to_write(struct line *l)
 {
     struct http_call *call = l->call;
+    if (!l->connected && !call)
+        list_append(&l->client->resting, &l->link);    /* made ahead of its first call */
+    l->client->connected += !l->connected;
     l->connected = true;
     while (call && l->sent < call->request.len) {
         ssize_t n = send(l->fd, call->request.ptr + l->sent, call->request.len - l->sent, MSG_NOSIGNAL);
@@ -243,6 +247,7 @@ static void give(struct line *l, struct http_call *call)
     l->call = call;
     l->sent = 0;
     l->in_len = 0;
+    call->given_us = uv_hrtime() / 1000;
     call->tries++;
 }
 
@@ -251,7 +256,7 @@ static bool connect_line(struct line *l)
     struct http_client *c = l->client;
     if (!l->in)
         l->in = malloc(c->config.answer_max);
-    l->fd = l->in ? address_connect(&c->config.address) : -ENOMEM;
+    l->fd = l->in ? address_connect_from(&c->config.address, c->config.source) : -ENOMEM;
     if (l->fd < 0)
         return false;
     check(uv_poll_init(c->loop, &l->poll, l->fd) == 0);
@@ -301,6 +306,8 @@ static void expire(struct http_client *c, uint64_t now)
             list_remove(l);
             list_append(&late, l);
             c->queued--;
+        } else if (!c->several) {
+            break;    /* those behind it came later: a long queue is not walked ten times a second */
         }
     }
     while ((at = list_take(&late)))
@@ -328,12 +335,29 @@ bool http_client_send(struct http_client *c, struct http_call *call)
         return false;
     list_init(&call->link);
     call->tries = 0;
+    call->given_us = 0;
+    c->several |= call->timeout_ms != 0 && call->timeout_ms != c->config.timeout_ms;
     call->due_ms = uv_now(c->loop) + (call->timeout_ms ? call->timeout_ms : c->config.timeout_ms);
     list_append(&c->queue, &call->link);
     c->queued++;
     uv_idle_start(&c->later, on_later);
     return true;
 }
+
+void http_client_connect(struct http_client *c)
+{
+    struct link *at;
+    while ((at = list_take(&c->closed))) {
+        struct line *l = list_entry(at, struct line, link);
+        if (!connect_line(l)) {
+            list_append(&c->closed, &l->link);
+            return;
+        }
+        watch(l, UV_WRITABLE);
+    }
+}
+
+size_t http_client_connected(const struct http_client *c) { return c->connected; }
 
 struct http_client *http_client_open(uv_loop_t *loop, const struct http_client_config *config)
 {

@@ -28,6 +28,7 @@ struct http_call {
     void (*done)(struct http_call *, enum http_outcome, const struct http_reply *);    /* reply: HTTP_REPLIED only, valid during the call */
     struct str request;
     uint32_t timeout_ms;         /* 0: the client's; counted from http_client_send, time in the queue included; coarse: up to 0.1 s late */
+    uint64_t given_us;           /* told: when a connection took it, monotonic; 0: none has */
     /* the client's own */
     struct link link;
     uint64_t due_ms;
@@ -40,11 +41,15 @@ struct http_client_config {
     size_t queue_max;            /* calls that may wait for a connection; 0: 65536 */
     size_t answer_max;           /* head and body; 0: 64 KiB */
     uint32_t timeout_ms;         /* 0: 10 s */
+    uint32_t source;             /* IPv4 address to call from, as a number; 0: the system's choice. More connections than one address has ports */
 };
 struct http_client;
 struct http_client *http_client_open(uv_loop_t *loop, const struct http_client_config *config);
 /* Calls that are out end as HTTP_LOST, those that wait as HTTP_NOT_SENT. The memory goes once the loop has closed the handles. */
 void http_client_close(struct http_client *c);
+/* Makes all its connections now, instead of each when a call needs it. They stay as long as the server lets them. */
+void http_client_connect(struct http_client *c);
+size_t http_client_connected(const struct http_client *c);    /* how many stand */
 /* False: the queue is full; done will not be called. Never calls done before it returns. A request that meets a kept connection which the
  * server is just closing is sent once more on another, where no byte of an answer had come and the method is GET. */
 bool http_client_send(struct http_client *c, struct http_call *call);

@@ -266,6 +266,7 @@ enum outbox_kind { OUTBOX_STATUS, OUTBOX_RETURN, OUTBOX_EVENT, OUTBOX_DEAD_LETTE
 struct outbox_row {
     int64_t row;                            /* with version: what finish names */
     int32_t version;
+    int64_t age_ms;                         /* since it was committed */
     enum outbox_kind kind;
     struct str activity;
     uint16_t activity_number;

@@ -307,7 +307,7 @@ static void claim_decode(struct call *c, const PGresult *r)
     struct claim_answer a = {.rows = rows, .count = n};
     for (size_t i = 0; i < n; i++) {
         rows[i] = claim_row(r, (int)i);
-        int64_t age = field_int(r, (int)i, ROW_AGE);
+        int64_t age = rows[i].age_ms = field_int(r, (int)i, ROW_AGE);
         a.oldest_ms = age > a.oldest_ms ? age : a.oldest_ms;
         a.waiting = (uint64_t)field_int(r, (int)i, ROW_WAITING);
     }
