@@ -20,7 +20,7 @@ bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledg
         catalog_free(&d->catalog);
         return false;
     }
-    if (!publisher_init(&d->publisher, bus, clock, random, &d->settler, keys, options.publisher)) {
+    if (!publisher_init(&d->publisher, bus, clock, &d->settler, keys, options.publisher)) {
         settler_free(&d->settler);
         catalog_free(&d->catalog);
         return false;

@@ -293,7 +293,7 @@ static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus
         catalog_free(&j->catalog);
         return false;
     }
-    if (!publisher_init(&j->publisher, bus, j->clock, j->random, &j->settler, j->keys, o->publisher)) {
+    if (!publisher_init(&j->publisher, bus, j->clock, &j->settler, j->keys, o->publisher)) {
         settler_free(&j->settler);
         catalog_free(&j->catalog);
         return false;

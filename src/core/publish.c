@@ -89,17 +89,15 @@ static void sent(struct waiter *w, enum reason reason, const void *result)
     flush(p);
 }
 
-/* All of one batch meet in one queue, so that the broker writes them at once; the next batch goes to the next queue. */
+/* Any queue will do, so the bus may put everything that waits for the broker into one write. */
 static void flush(struct publisher *p)
 {
     struct bus_message messages[BUS_BATCH_MAX];
     while (!list_empty(&p->ready) && !list_empty(&p->idle_sends)) {
         struct publish_send *send = list_entry(list_take(&p->idle_sends), struct publish_send, link);
         send->count = 0;
-        p->spread++;
         while (send->count < p->options.batch && !list_empty(&p->ready)) {
             struct publish_job *job = list_entry(list_take(&p->ready), struct publish_job, link);
-            job->message.spread = p->spread;
             messages[send->count] = job->message;
             send->jobs[send->count++] = job;
         }
@@ -115,12 +113,11 @@ static void window_over(struct waiter *w, enum reason reason, const void *result
     flush(container_of(container_of(w, struct alarm, waiter), struct publisher, window));
 }
 
-bool publisher_init(struct publisher *p, struct bus *bus, struct clock *clock, struct random *random, struct settler *settler,
-                    const struct ident_keys *keys, struct publisher_options options)
+bool publisher_init(struct publisher *p, struct bus *bus, struct clock *clock, struct settler *settler, const struct ident_keys *keys,
+                    struct publisher_options options)
 {
     check(options.batch >= 1 && options.batch <= BUS_BATCH_MAX && options.sends >= 1);
-    *p = (struct publisher){.bus = bus, .clock = clock, .random = random, .settler = settler, .keys = keys, .options = options};
-    p->spread = random_next(random) >> 32;    /* processes begin at different queues */
+    *p = (struct publisher){.bus = bus, .clock = clock, .settler = settler, .keys = keys, .options = options};
     p->jobs = calloc(options.pending, sizeof *p->jobs);
     p->sends_memory = calloc(options.sends, sizeof *p->sends_memory);
     list_init(&p->free), list_init(&p->ready), list_init(&p->idle_sends);

@@ -41,7 +41,6 @@ struct publish_wait {
 struct publisher {
     struct bus *bus;
     struct clock *clock;
-    struct random *random;
     struct settler *settler;
     const struct ident_keys *keys;
     struct publisher_options options;
@@ -49,13 +48,11 @@ struct publisher {
     struct publish_send *sends_memory;
     struct link free, ready, idle_sends;
     size_t held;
-    uint64_t spread;
     struct alarm window;
 };
 
 /* false: no memory. The settler hears how each send ended. */
-bool publisher_init(struct publisher *, struct bus *, struct clock *, struct random *, struct settler *, const struct ident_keys *,
-                    struct publisher_options);
+bool publisher_init(struct publisher *, struct bus *, struct clock *, struct settler *, const struct ident_keys *, struct publisher_options);
 void publisher_free(struct publisher *);
 
 /* false: full; the reservation stays RESERVED and the janitor announces it. `wait` may be NULL. */

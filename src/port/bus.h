@@ -19,7 +19,7 @@ struct bus_message {
     struct str key;            /* business key(s): KEYS */
     struct str body;           /* never empty */
     struct str trace;          /* traceparent property; may be empty */
-    uint64_t spread;           /* which queue, modulo: equal numbers meet in one queue while the queues stay the same */
+    uint64_t spread;           /* which queue, modulo: equal numbers meet in one queue while the queues stay the same; 0: whichever costs least */
     int64_t deliver_ms;        /* > 0: a timer message; a hint, never a proof */
 };
 struct send_result {           /* with REASON_OK; any other reason holds for every item alike */

@@ -179,7 +179,7 @@ static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m
     int64_t now_ms = clock_now_ms(w->clock);
     if (!t || m->body.len > BODY_BYTES_MAX)
         return REASON_ENGINE_REFUSED;
-    struct sim_queue *q = &t->queues[m->spread % (uint64_t)t->count];
+    struct sim_queue *q = &t->queues[(m->spread > 0 ? m->spread : random_next(w->chance) >> 32) % (uint64_t)t->count];
     struct sim_message kept = {.unique = fresh_unique(w), .key = sim_text(&w->ground, m->key), .body = sim_text(&w->ground, m->body),
                                .trace = sim_text(&w->ground, m->trace), .stored_ms = now_ms};
     bool held = w->hold_permille > 0 && random_below(w->chance, 1000) < w->hold_permille;

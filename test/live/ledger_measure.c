@@ -4,7 +4,8 @@
  *     SECKILL_TEST_POSTGRES=… ledger_measure [orders [batch [repeats in a hundred]]]
  *
  * Makes a database of its own, places `orders` orders in batches over one connection with two calls in flight, as a consumer with two queues
- * would, and prints orders/s and the CPU time of that backend per order, by /proc. The server must run on this machine. */
+ * would, then claims and finishes all that is to be told of them, as a relay would; prints orders/s, the CPU time of the backends per order, by /proc,
+ * and the bytes of WAL. The server must run on this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -102,6 +103,59 @@ static double backend_us(void)
     return sum;
 }
 
+/* ---- the relay's part ---- */
+
+static struct waiter claimer, finisher;
+static struct finish_item told_items[LEDGER_BATCH_MAX];
+static size_t told_count;
+static int64_t told_rows;
+
+static void claimed(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)w;
+    check(reason == REASON_OK);
+    const struct claim_answer *a = result;
+    told_count = a->count;
+    for (size_t i = 0; i < a->count; i++)
+        told_items[i] = (struct finish_item){a->rows[i].row, a->rows[i].version};
+    told_rows += (int64_t)a->count;
+    busy--;
+}
+
+static void finished(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)w, (void)result;
+    check(reason == REASON_OK);
+    busy--;
+}
+
+static void tell_all(void)
+{
+    do {
+        busy = 1;
+        claimer = (struct waiter){.wake = claimed};
+        ledger_claim(world->ledger, &(struct claim_ask){.limit = LEDGER_BATCH_MAX, .hold_ms = 60000}, &claimer);
+        check(world->run(world, idle, NULL, 60000));
+        if (told_count == 0)
+            return;
+        busy = 1;
+        finisher = (struct waiter){.wake = finished};
+        ledger_finish(world->ledger, &(struct finish_ask){.items = told_items, .count = told_count}, &finisher);
+        check(world->run(world, idle, NULL, 60000));
+    } while (true);
+}
+
+static double wal_bytes(void)
+{
+    PGconn *conn = PQconnectdb(postgres_world_url());
+    PGresult *r = PQexec(conn, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn");
+    check(PQresultStatus(r) == PGRES_TUPLES_OK);
+    double bytes = strtod(PQgetvalue(r, 0, 0), NULL);
+    PQclear(r);
+    PQfinish(conn);
+    return bytes;
+}
+
 int main(int argc, char **argv)
 {
     int64_t orders = argc > 1 ? atoll(argv[1]) : 100000;
@@ -117,17 +171,20 @@ int main(int argc, char **argv)
     ledger_activity_create(world->ledger, &(struct activity_create){.activity = activity, .actor = str_lit("measure")}, &making);
     check(world->run(world, woken, &at, 120000) && last == REASON_OK);
 
-    double cpu = backend_us();
+    double cpu = backend_us(), wal = wal_bytes();
     uint64_t start = uv_hrtime();
     orders_left = orders;
     for (size_t i = 0; i < FLYING; i++)
         go(&works[i]);
     check(world->run(world, idle, NULL, 600000));
-    double seconds = (double)(uv_hrtime() - start) / 1e9;
-    cpu = backend_us() - cpu;    /* the other lanes are idle meanwhile */
-    check(done_orders == orders);
-    printf("orders=%lld batch=%lld repeats=%lld%% seconds=%.2f orders_per_s=%.0f backend_us_per_order=%.1f\n", (long long)orders, (long long)batch,
-           (long long)repeats, seconds, (double)orders / seconds, cpu / (double)orders);
+    double seconds = (double)(uv_hrtime() - start) / 1e9, n = (double)orders, placed_us = backend_us() - cpu, placed_wal = wal_bytes() - wal;
+    check(done_orders == orders);    /* the other lanes were idle meanwhile */
+    start = uv_hrtime();
+    tell_all();
+    double told_seconds = (double)(uv_hrtime() - start) / 1e9, told_us = backend_us() - cpu - placed_us, told_wal = wal_bytes() - wal - placed_wal;
+    printf("orders=%lld batch=%lld repeats=%lld%% place: seconds=%.2f per_s=%.0f backend_us=%.1f wal=%.0f  tell: seconds=%.2f backend_us=%.1f wal=%.0f rows=%.2f"
+           "  together: backend_us=%.1f wal=%.0f\n", (long long)orders, (long long)batch, (long long)repeats, seconds, n / seconds, placed_us / n, placed_wal / n,
+           told_seconds, told_us / n, told_wal / n, (double)told_rows / n, (placed_us + told_us) / n, (placed_wal + told_wal) / n);
     world->close(world);
     return 0;
 }

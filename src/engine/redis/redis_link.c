@@ -350,9 +350,7 @@ static void read_replies(struct redis_link *l)
         }
         if (!reply)
             return;
-        bool on = answered(l, reply);
-        freeReplyObject(reply);
-        if (!on)
+        if (!answered(l, reply))
             return;
     }
 }

@@ -50,7 +50,7 @@ static void open_both(size_t pending)
     told.calls = announced.sends = 1;
     fake_init(&k);
     assert_true(settler_init(&settler, &k.store, &k.clock.clock, &k.random.random, told));
-    assert_true(publisher_init(&publisher, &k.bus, &k.clock.clock, &k.random.random, &settler, &k.keys, announced));
+    assert_true(publisher_init(&publisher, &k.bus, &k.clock.clock, &settler, &k.keys, announced));
 }
 
 static void close_both(void)
