@@ -8,7 +8,7 @@
 
 /* ---- rows and arrays ----------------------------------------------------------------------------------------------------- */
 
-static void *room(void *array, size_t count, size_t *cap, size_t size)
+void *sim_books_room(void *array, size_t count, size_t *cap, size_t size)
 {
     if (count < *cap)
         return array;
@@ -27,13 +27,13 @@ void sim_books_init(struct sim_books *b)
 
 void sim_books_end(struct sim_books *b)
 {
-    void *arrays[] = {b->activities, b->units, b->inbox, b->orders, b->journal, b->members, b->offsets};
+    void *arrays[] = {b->activities, b->units, b->inbox, b->orders, b->journal, b->members, b->offsets, b->homes, b->payments, b->webhooks, b->reviews};
     for (size_t i = 0; i < countof(arrays); i++)
         free(arrays[i]);
     struct sim_map *maps[] = {
         &b->activity_by_id, &b->inbox_by_reservation, &b->inbox_by_message, &b->released_by_request, &b->order_by_id, &b->order_by_reservation,
         &b->order_by_request, &b->order_by_purchase, &b->order_by_token, &b->order_by_unit, &b->row_by_key, &b->row_by_number, &b->offset_by_queue, &b->review_by_id,
-        &b->review_by_reservation, &b->review_by_request};
+        &b->review_by_reservation, &b->review_by_request, &b->payment_by_id, &b->payment_by_order, &b->webhook_by_id};
     for (size_t i = 0; i < countof(maps); i++)
         sim_map_free(maps[i]);
     sim_ground_free(&b->ground);
@@ -50,11 +50,19 @@ struct sim_inbox *sim_books_inbox(struct sim_books *b, struct str reservation) {
 
 struct sim_order *sim_books_order(struct sim_books *b, struct str reservation) { return sim_map_get(&b->order_by_reservation, reservation); }
 
-void sim_books_journal(struct sim_books *b, const struct sim_unit *u, enum sim_change change, struct str reservation)
+struct sim_journal *sim_books_journal(struct sim_books *b, const struct sim_unit *u, enum sim_change change, struct str reservation)
 {
-    b->journal = room(b->journal, b->journal_count, &b->journal_cap, sizeof *b->journal);
-    b->journal[b->journal_count++] =
-        (struct sim_journal){.unit = u->token.unit, .generation = u->token.generation, .change = change, .reservation = reservation};
+    b->journal = sim_books_room(b->journal, b->journal_count, &b->journal_cap, sizeof *b->journal);
+    struct sim_journal *j = &b->journal[b->journal_count++];
+    *j = (struct sim_journal){.unit = u->token.unit, .generation = u->token.generation, .change = change, .reservation = reservation, .at_ms = b->now_ms};
+    return j;
+}
+
+void sim_books_review(struct sim_books *b, struct sim_review *r)
+{
+    b->reviews = sim_books_room(b->reviews, b->review_count, &b->review_cap, sizeof *b->reviews);
+    b->reviews[b->review_count++] = r;
+    sim_map_put(&b->review_by_id, r->id, r);
 }
 
 /* ---- outbox -------------------------------------------------------------------------------------------------------------- */
@@ -192,6 +200,29 @@ void sim_books_tell_dead(struct sim_books *b, const struct sim_review *review, i
     row->body = dead_body(b, review);
 }
 
+void sim_books_tell_refund(struct sim_books *b, const struct sim_payment *p, int64_t now_ms)
+{
+    const struct payment *what = &p->record.what;
+    const struct sim_order *o = sim_map_get(&b->order_by_id, what->order);
+    struct sim_row *row = tell(b, OUTBOX_REFUND, what->payment, (struct token){0}, now_ms);
+    struct buf text = buf_growing(16384);
+    json_open(&text);
+    json_member_text(&text, "event", "REFUND_REQUESTED");
+    json_member_str(&text, "payment_id", what->payment);
+    json_member_str(&text, "order_id", what->order);
+    json_member_i64(&text, "amount", what->amount);
+    json_member_str(&text, "currency", what->currency);
+    json_member_str(&text, "channel", what->channel);
+    json_member_text(&text, "reason", reason_word(p->record.disposition));
+    json_member_time(&text, "occurred_at", now_ms);
+    json_close(&text);
+    row->activity = o ? sim_books_activity(b, o->order.activity) : NULL;
+    row->reservation = o ? o->order.reservation : (struct str){0};
+    row->topic_key = what->order;
+    row->body = kept(b, &text);
+    row->refund = p;
+}
+
 /* What the store must hear of a reservation: its verdict, or that a person has it. */
 static void fill_status(struct sim_books *b, const struct sim_row *row, struct outbox_row *out)
 {
@@ -221,6 +252,10 @@ static void fill(struct sim_books *b, const struct sim_row *row, struct outbox_r
         out->buckets = row->activity->buckets;
         out->rebuilding = row->activity->rebuilding;
     }
+    if (row->refund) {
+        out->refund = row->refund->record.what;
+        out->refund.occurred_ms = 0;
+    }
     if (row->kind == OUTBOX_STATUS)
         fill_status(b, row, out);
     if (row->kind == OUTBOX_RETURN) {
@@ -228,7 +263,7 @@ static void fill(struct sim_books *b, const struct sim_row *row, struct outbox_r
         out->token = row->token;
         out->home = u->home;
         out->sku = u->activity->skus[u->sku].sku;
-        out->stale = u->token.generation != row->token.generation;
+        out->stale = u->token.generation != row->token.generation || u->consumed;
     }
 }
 
@@ -255,12 +290,30 @@ size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int6
     return count;
 }
 
+/* What its delivery means to the tables: a refund is DONE, a unit is back. */
+static void delivered(struct sim_books *b, const struct sim_row *row)
+{
+    struct sim_payment *p = row->refund ? sim_map_get(&b->payment_by_id, row->refund->record.what.payment) : NULL;
+    if (p && p->record.refund == REFUND_REQUESTED) {
+        p->record.refund = REFUND_DONE;
+        p->refunded_ms = b->now_ms;
+    }
+    for (size_t i = b->journal_count; row->kind == OUTBOX_RETURN && i > 0; i--) {
+        struct sim_journal *j = &b->journal[i - 1];
+        if (j->unit == row->token.unit && j->generation == row->token.generation && (j->change == SIM_RETURNED || j->change == SIM_FREED)) {
+            j->restocked_ms = j->restocked_ms ? j->restocked_ms : b->now_ms;
+            return;
+        }
+    }
+}
+
 void sim_books_finish(struct sim_books *b, const struct finish_item *items, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct sim_row *row = sim_map_get(&b->row_by_number, sim_bytes(&items[i].row, sizeof items[i].row));
         if (!row || row->version != items[i].version)
             continue;
+        delivered(b, row);
         sim_map_remove(&b->row_by_number, sim_bytes(&items[i].row, sizeof items[i].row));
         sim_map_remove(&b->row_by_key, row->key);
         list_remove(&row->link);
@@ -297,7 +350,7 @@ static void stock_up(struct sim_books *b, const struct activity *a)
 {
     for (size_t i = 0; i < a->sku_count; i++)
         for (int64_t n = 0; n < a->skus[i].stock; n++) {
-            b->units = room(b->units, b->unit_count, &b->unit_cap, sizeof *b->units);
+            b->units = sim_books_room(b->units, b->unit_count, &b->unit_cap, sizeof *b->units);
             int64_t unit = (int64_t)++b->unit_count;
             b->units[unit - 1] = (struct sim_unit){.token = {.unit = unit, .generation = 1}, .activity = a, .sku = i, .home = (uint8_t)(n % a->buckets)};
         }
@@ -321,6 +374,7 @@ enum reason sim_books_create(struct sim_books *b, const struct activity *terms, 
     a->version = 1;
     a->state = ACTIVITY_DRAFT;
     a->rebuilding = false;
+    a->incarnations = NULL;
     a->skus = skus;
     int64_t unit_first = (int64_t)b->unit_count + 1;
     for (size_t i = 0; i < terms->sku_count; unit_first += skus[i++].stock) {
@@ -329,7 +383,7 @@ enum reason sim_books_create(struct sim_books *b, const struct activity *terms, 
         skus[i].currency = sim_text(&b->ground, terms->skus[i].currency);
         skus[i].unit_first = unit_first;
     }
-    b->activities = room(b->activities, b->activity_count, &b->activity_cap, sizeof *b->activities);
+    b->activities = sim_books_room(b->activities, b->activity_count, &b->activity_cap, sizeof *b->activities);
     b->activities[b->activity_count++] = a;
     sim_map_put(&b->activity_by_id, a->activity, a);
     stock_up(b, a);
@@ -378,7 +432,7 @@ static struct sim_offset *offset_made(struct sim_books *b, struct str group, con
     o = sim_new(&b->ground, struct sim_offset);
     o->group = sim_text(&b->ground, group);
     o->next = start;
-    b->offsets = room(b->offsets, b->offset_count, &b->offset_cap, sizeof *b->offsets);
+    b->offsets = sim_books_room(b->offsets, b->offset_count, &b->offset_cap, sizeof *b->offsets);
     b->offsets[b->offset_count++] = o;
     sim_map_put(&b->offset_by_queue, sim_text(&b->ground, sim_key(&k, group, q->broker, q->topic, sim_bytes(&q->number, sizeof q->number))), o);
     return o;
@@ -389,7 +443,7 @@ static struct sim_member *member_of(struct sim_books *b, struct str group, struc
     for (size_t i = 0; i < b->member_count; i++)
         if (str_eq(b->members[i].group, group) && str_eq(b->members[i].owner, owner))
             return &b->members[i];
-    b->members = room(b->members, b->member_count, &b->member_cap, sizeof *b->members);
+    b->members = sim_books_room(b->members, b->member_count, &b->member_cap, sizeof *b->members);
     struct sim_member *m = &b->members[b->member_count++];
     *m = (struct sim_member){.group = sim_text(&b->ground, group), .owner = sim_text(&b->ground, owner)};
     return m;

@@ -25,6 +25,7 @@ static struct sim_call *call_named(struct ledger *ledger, struct waiter *w, cons
 static struct sim_books *enter(struct sim_call *c)
 {
     struct sim_ledger_world *w = ((struct sim_ledger *)c->port)->world;
+    w->books.now_ms = clock_now_ms(c->of->clock);
     if (!w->away)
         return &w->books;
     sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
@@ -210,6 +211,11 @@ static bool act_look(struct sim_call *c)
         answer->order = o->order;
         answer->verdict.order = o->order.order;
     }
+    if (o && ask->by == LOOK_ORDER) {
+        struct payment_record *payments = sim_array(&c->ground, struct payment_record, LOOK_PAYMENTS_MAX);
+        answer->payments = payments;
+        answer->payment_count = sim_books_payments(b, o->order.order, payments);
+    }
     return sim_call_answer(c, REASON_OK, answer);
 }
 
@@ -315,8 +321,13 @@ static bool act_activities(struct sim_call *c)
     if (!b)
         return true;
     struct activity *all = sim_array(&c->ground, struct activity, b->activity_count);
-    for (size_t i = 0; i < b->activity_count; i++)
+    for (size_t i = 0; i < b->activity_count; i++) {
         all[i] = *b->activities[i];
+        struct str *incarnations = sim_array(&c->ground, struct str, all[i].buckets);
+        for (uint8_t k = 0; k < all[i].buckets; k++)
+            incarnations[k] = sim_books_incarnation(b, &(struct bucket){all[i].activity, all[i].epoch, k});
+        all[i].incarnations = incarnations;
+    }
     struct activities_answer *answer = sim_new(&c->ground, struct activities_answer);
     *answer = (struct activities_answer){.activities = all, .count = b->activity_count};
     return sim_call_answer(c, REASON_OK, answer);
@@ -367,6 +378,44 @@ static void units(struct ledger *l, const struct units_ask *asked, struct waiter
     sim_call_go(c, 0);
 }
 
+/* ---- healing ---- */
+
+static bool act_heal(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct heal_answer *answer = sim_new(&c->ground, struct heal_answer);
+    enum reason reason = sim_books_heal(b, c->ask, now_of(c), answer);
+    return sim_call_answer(c, reason, reason == REASON_OK ? answer : NULL);
+}
+
+static void heal(struct ledger *l, const struct heal_ask *asked, struct waiter *w)
+{
+    check(asked->limit > 0 && asked->limit <= HEAL_MAX);
+    struct sim_call *c = call_new(l, w, act_heal, asked, sizeof *asked);
+    struct heal_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->mark);
+    sim_call_text(c, &ask->incarnation);
+    sim_call_go(c, 0);
+}
+
+static bool act_record(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    return b ? sim_call_answer(c, sim_books_record(b, c->ask), NULL) : true;
+}
+
+static void record(struct ledger *l, const struct record_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_record, asked, sizeof *asked);
+    struct record_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->incarnation);
+    sim_call_go(c, 0);
+}
+
 static bool act_audit(struct sim_call *c)
 {
     const struct str *activity = c->ask;
@@ -385,9 +434,156 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
     sim_call_go(c, 0);
 }
 
+/* ---- money ---- */
+
+static bool act_pay(struct sim_call *c)
+{
+    const struct pay_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct pay_verdict *verdicts = sim_array(&c->ground, struct pay_verdict, ask->count);
+    struct pay_answer *answer = sim_new(&c->ground, struct pay_answer);
+    *answer = (struct pay_answer){.verdicts = verdicts, .count = ask->count};
+    enum reason reason = sim_books_pay(b, ask, now_of(c), verdicts);
+    return sim_call_answer(c, reason, reason == REASON_OK ? answer : NULL);
+}
+
+static void pay(struct ledger *l, const struct pay_ask *asked, struct waiter *w)
+{
+    check(asked->count <= LEDGER_PAY_MAX);
+    struct sim_call *c = call_new(l, w, act_pay, asked, sizeof *asked);
+    struct pay_item *items = sim_call_copy(c, asked->items, asked->count * sizeof *items);
+    for (size_t i = 0; i < asked->count; i++) {
+        struct payment *p = &items[i].what;
+        struct str *texts[] = {&items[i].webhook, &items[i].body, &items[i].reservation, &p->payment, &p->order, &p->currency, &p->channel};
+        for (size_t k = 0; k < countof(texts); k++)
+            sim_call_text(c, texts[k]);
+    }
+    ((struct pay_ask *)c->ask)->items = items;
+    sim_call_go(c, 0);
+}
+
+static bool act_cancel(struct sim_call *c)
+{
+    const struct cancel_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct cancel_verdict *verdicts = sim_array(&c->ground, struct cancel_verdict, ask->count);
+    struct cancel_answer *answer = sim_new(&c->ground, struct cancel_answer);
+    *answer = (struct cancel_answer){.verdicts = verdicts, .count = ask->count, .now_ms = now_of(c)};
+    sim_books_cancel(b, ask, now_of(c), verdicts);
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void cancel(struct ledger *l, const struct cancel_ask *asked, struct waiter *w)
+{
+    check(asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_cancel, asked, sizeof *asked);
+    struct cancel_item *items = sim_call_copy(c, asked->items, asked->count * sizeof *items);
+    for (size_t i = 0; i < asked->count; i++) {
+        sim_call_text(c, &items[i].order);
+        sim_call_text(c, &items[i].user);
+    }
+    ((struct cancel_ask *)c->ask)->items = items;
+    sim_call_go(c, 0);
+}
+
+static bool act_overdue(struct sim_call *c)
+{
+    const struct overdue_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct overdue *orders = sim_array(&c->ground, struct overdue, ask->limit);
+    struct overdue_answer *answer = sim_new(&c->ground, struct overdue_answer);
+    *answer = (struct overdue_answer){.orders = orders, .count = sim_books_overdue(b, ask, now_of(c), orders), .now_ms = now_of(c)};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void overdue(struct ledger *l, const struct overdue_ask *asked, struct waiter *w)
+{
+    check(asked->limit > 0 && asked->limit <= LEDGER_BATCH_MAX);
+    sim_call_go(call_new(l, w, act_overdue, asked, sizeof *asked), 0);
+}
+
+/* ---- people ---- */
+
+static bool act_reviews(struct sim_call *c)
+{
+    const struct reviews_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct review *reviews = sim_array(&c->ground, struct review, ask->id.len > 0 ? 1 : ask->limit);
+    struct reviews_answer *answer = sim_new(&c->ground, struct reviews_answer);
+    answer->reviews = reviews;
+    answer->count = sim_books_reviews(b, ask, reviews, &answer->open);
+    bool missing = ask->id.len > 0 && answer->count == 0;
+    return sim_call_answer(c, missing ? REASON_NOT_FOUND : REASON_OK, missing ? NULL : answer);
+}
+
+static void reviews(struct ledger *l, const struct reviews_ask *asked, struct waiter *w)
+{
+    check(asked->id.len > 0 || (asked->limit > 0 && asked->limit <= LEDGER_BATCH_MAX));
+    struct sim_call *c = call_new(l, w, act_reviews, asked, sizeof *asked);
+    sim_call_text(c, &((struct reviews_ask *)c->ask)->id);
+    sim_call_go(c, 0);
+}
+
+static bool act_resolve(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct resolve_answer *answer = sim_new(&c->ground, struct resolve_answer);
+    enum reason reason = sim_books_resolve(b, c->ask, now_of(c), answer);
+    return sim_call_answer(c, reason, reason == REASON_OK ? answer : NULL);
+}
+
+static void resolve(struct ledger *l, const struct resolve_ask *asked, struct waiter *w)
+{
+    check(asked->decision != REVIEW_OPEN);
+    struct sim_call *c = call_new(l, w, act_resolve, asked, sizeof *asked);
+    struct resolve_ask *ask = c->ask;
+    if (asked->what) {
+        struct create_order *what = sim_call_copy(c, asked->what, sizeof *what);
+        copy_message(c, what);
+        ask->what = what;
+    }
+    sim_call_text(c, &ask->id);
+    sim_call_text(c, &ask->actor);
+    sim_call_text(c, &ask->note);
+    sim_call_go(c, 0);
+}
+
+static bool act_story(struct sim_call *c)
+{
+    const struct story_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct story_event *events = sim_array(&c->ground, struct story_event, ask->limit);
+    struct story_answer *answer = sim_new(&c->ground, struct story_answer);
+    answer->events = events;
+    answer->count = sim_books_story(b, ask, &c->ground, events);
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void story(struct ledger *l, const struct story_ask *asked, struct waiter *w)
+{
+    check(asked->limit > 0 && asked->limit <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_story, asked, sizeof *asked);
+    sim_call_text(c, &((struct story_ask *)c->ask)->id);
+    sim_call_text(c, &((struct story_ask *)c->ask)->activity);
+    sim_call_go(c, 0);
+}
+
 static const struct ledger_ops ops = {
     .name = "memory", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit};
+    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record,
+    .pay = pay, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};
 
 void sim_ledger_open(struct sim_ledger *l, struct sim_ledger_world *w, struct clock *clock)
 {

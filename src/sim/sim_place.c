@@ -8,7 +8,7 @@
 
 /* ---- what the ledger can take at all (else POISON, and nothing of the batch happens) --------------------------------------- */
 
-static bool utf8(struct str s)
+bool sim_books_text(struct str s)
 {
     for (size_t i = 0; i < s.len;) {
         unsigned char c = (unsigned char)s.ptr[i++];
@@ -25,7 +25,7 @@ static bool utf8(struct str s)
     return true;
 }
 
-static bool id_fits(struct str s) { return s.len >= 1 && s.len <= SIM_ID_BYTES_MAX && utf8(s); }
+static bool id_fits(struct str s) { return s.len >= 1 && s.len <= SIM_ID_BYTES_MAX && sim_books_text(s); }
 
 static bool digestible(const struct create_order *m, bool with_message)
 {
@@ -277,7 +277,7 @@ static void units_return(struct sim_books *b, struct sim_inbox **rows, size_t co
             }
         if (!u->consumed)
             u->reservation = first;
-        sim_books_journal(b, u, u->consumed ? SIM_RAISED : SIM_RETURNED, first);
+        sim_books_journal(b, u, u->consumed ? SIM_RAISED : SIM_RETURNED, first)->why = sim_books_inbox(b, first)->why;
     }
 }
 
@@ -289,6 +289,8 @@ static void tell(struct sim_books *b, struct sim_inbox *row, bool fresh, int64_t
     struct sim_order *o = sim_books_order(b, row->what.reservation);
     struct sim_unit *u = unit_of(b, &row->what);
     uint32_t raised = o && o->raised ? o->raised : row->raised;
+    if (fresh && row->outcome == REASON_RELEASED)
+        sim_books_refund_released(b, row->what.reservation, now_ms);
     if (a)
         sim_books_tell_status(b, a, row->what.reservation, now_ms);
     if (u && !u->consumed && raised > 0 && u->token.generation == raised)
@@ -419,9 +421,9 @@ static struct str review_name(struct sim_books *b, const struct park_ask *ask)
 static void review_open(struct sim_books *b, const struct park_ask *ask, struct str name, int64_t now_ms)
 {
     struct sim_review *r = sim_new(&b->ground, struct sim_review);
-    *r = (struct sim_review){.id = name, .body = sim_text(&b->ground, ask->body), .key = sim_text(&b->ground, ask->key),
+    *r = (struct sim_review){.id = name, .kind = ask->what ? REVIEW_RESERVATION : REVIEW_MESSAGE, .body = sim_text(&b->ground, ask->body), .key = sim_text(&b->ground, ask->key),
                              .group = sim_text(&b->ground, ask->group), .why = ask->why, .opened_ms = now_ms, .open = true};
-    sim_map_put(&b->review_by_id, r->id, r);
+    sim_books_review(b, r);
     if (ask->what) {
         struct create_order *w = &r->what;
         struct sim_key k;
