@@ -21,7 +21,6 @@ struct judging {
     struct audit_sku *skus;
     struct str activities[AUDIT_ACTIVITIES_MAX];
     size_t activity_count;
-    bool full;
 };
 
 static void found(struct judging *j, struct str rule, struct str subject, struct str detail)
@@ -84,9 +83,8 @@ static void keep_activities(struct await *w, const void *result)
     for (size_t i = 0; i < answer->count; i++) {
         const struct activity *at = &answer->activities[i];
         bool wanted = j->audit->activity.len == 0 ? at->state != ACTIVITY_DRAFT : str_eq(at->activity, j->audit->activity);
-        if (wanted && j->activity_count == AUDIT_ACTIVITIES_MAX)
-            j->full = true;
-        else if (wanted)
+        check(j->activity_count < AUDIT_ACTIVITIES_MAX);    /* the ledger gives no more numbers */
+        if (wanted)
             j->activities[j->activity_count++] = arena_str(&j->audit->memory, at->activity);
     }
 }
@@ -96,10 +94,9 @@ static bool list_activities(struct judging *j)
     struct await w = AWAIT(.keep = keep_activities, .into = j);
     ledger_activities(j->ports->ledger, &w.waiter);
     j->audit->reason = await_run(&w, j->ports->loop);
+    j->audit->unanswered = "ledger, asked for its activities";
     if (j->audit->reason == REASON_OK && j->audit->activity.len > 0 && j->activity_count == 0)
         j->audit->reason = REASON_UNKNOWN_ACTIVITY;
-    if (j->full)
-        j->audit->reason = REASON_OVERLOADED;
     return j->audit->reason == REASON_OK;
 }
 
@@ -134,7 +131,9 @@ static void take_count(struct judging *j, struct str activity, const struct cons
         const struct conservation_sku *s = &c->skus[i];
         a->drift += (uint64_t)s->drift;
         a->undecided += (uint64_t)(s->r + s->c);
-        if (a->sku_count < AUDIT_SKUS_MAX)
+        if (a->sku_count == AUDIT_SKUS_MAX)
+            a->skus_unnamed++;
+        else
             j->skus[a->sku_count++] = (struct audit_sku){activity, arena_str(&a->memory, s->sku), s->s0, s->a, s->r, s->o, s->c, s->e, s->drift};
     }
     for (size_t i = 0; i < c->unit_count; i++) {
@@ -212,6 +211,8 @@ void audit_print_table(const struct audit *a, FILE *out)
     }
     for (size_t i = 0; i < a->finding_count; i++)
         fprintf(out, "BROKEN %-14.*s %.*s: %.*s\n", STR_ARG(a->findings[i].rule), STR_ARG(a->findings[i].subject), STR_ARG(a->findings[i].detail));
+    if (a->skus_unnamed > 0)
+        fprintf(out, "and %llu more SKUs\n", (unsigned long long)a->skus_unnamed);
     if (a->unnamed > 0)
         fprintf(out, "BROKEN and not named here: %llu more\n", (unsigned long long)a->unnamed);
     if (audit_clean(a))
@@ -275,6 +276,7 @@ void audit_write_json(const struct audit *a, struct buf *out)
     json_maybe_time(out, "first_order_at", a->first_order_ms);
     json_maybe_time(out, "last_order_at", a->last_order_ms);
     write_skus(a, out);
+    json_member_u64(out, "skus_unnamed", a->skus_unnamed);
     write_findings(a, out);
     json_close(out);
 }

@@ -15,8 +15,8 @@ struct audit_sku {
     int64_t s0, a, r, o, c, e, drift;
 };
 #define AUDIT_FINDINGS_MAX 1000
-#define AUDIT_SKUS_MAX 1024
-#define AUDIT_ACTIVITIES_MAX 256
+#define AUDIT_SKUS_MAX 4096
+#define AUDIT_ACTIVITIES_MAX 4095    /* as many as there can be: a number of 12 bits */
 struct audit {
     /* in */
     struct str activity;          /* empty: all of them */
@@ -36,6 +36,7 @@ struct audit {
     uint64_t unnamed;             /* findings beyond those */
     const struct audit_sku *skus;
     size_t sku_count;
+    uint64_t skus_unnamed;        /* judged like the others, only not in the table */
 
     /* own */
     struct arena memory;
@@ -50,4 +51,4 @@ int audit_leave(const struct audit *a);
 
 void audit_print_table(const struct audit *a, FILE *out);
 void audit_write_json(const struct audit *a, struct buf *out);
-#define AUDIT_JSON_MAX (2 * 1024 * 1024)
+#define AUDIT_JSON_MAX (8 * 1024 * 1024)

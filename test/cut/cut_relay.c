@@ -4,15 +4,15 @@
  *   cut_relay [-r OLD:NEW] LISTEN TARGET [SEED EVERY [CUT...]] < commands
  *
  * LISTEN and TARGET are HOST:PORT or unix:PATH. It prints `listening PORT`. With -r an answer that names
- * 127.0.0.1:OLD names port NEW instead, both of five digits: so a name server sends us to the relay of its broker. With a SEED it cuts by itself: about every EVERY requests one of the
- * CUTs named (all, where none is), and heals 20 to 400 ms later; the same seed draws the same cuts at the same requests. Commands come on
- * standard input, one a line, and each is answered by a line; at its end the relay goes:
+ * 127.0.0.1:OLD names port NEW instead, both of five digits: so a name server sends us to the relay of its broker. With a SEED it cuts by
+ * itself: about every EVERY requests (0: only when told `rough`) one of the CUTs named (all, where none is), and heals 20 to 400 ms later;
+ * the same seed draws the same cuts at the same requests. Commands come on standard input, one a line, and each is answered by a line;
+ * at its end the relay goes:
  *
  *   arm CUT [MS]    the next request meets it            heal    what is held goes through, nothing is armed
  *   down            every connection is closed, new ones too        up      new ones are let through
- *   count           requests and cuts so far
- *
- * SIGUSR1 ends the schedule and heals. */
+ *   rough EVERY     from now on it cuts by itself        calm    no more, and heals (so does SIGUSR1)
+ *   count           requests and cuts so far */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,6 @@ static struct cut_relay *relay;
 static uint64_t chance, every, next_cut, cuts;
 static enum cut kinds[CUT_COUNT];
 static size_t kind_count;
-static bool by_itself;
 static uv_timer_t look, healing;
 static uv_pipe_t commands;
 static uv_signal_t enough;
@@ -80,6 +79,13 @@ static void calm_down(uv_signal_t *signal, int number)
     cut_heal(relay);
 }
 
+static void grow_rough(uint64_t requests)
+{
+    every = requests;
+    next_cut = cut_requests(relay) + 1 + draw() % (2 * every);
+    check(uv_timer_start(&look, looks, 1, 1) == 0);
+}
+
 static void leave(void)
 {
     uv_close((uv_handle_t *)&enough, NULL);
@@ -95,6 +101,7 @@ static void obey(char *text)
     unsigned ms = 100;
     enum cut cut;
     sscanf(text, "%31s %31s %u", word, name, &ms);
+    uint64_t number = strtoull(name, NULL, 10);
     if (strcmp(word, "arm") == 0 && cut_parse(name, &cut)) {
         cut_arm(relay, cut, ms);
         cuts++;
@@ -102,6 +109,10 @@ static void obey(char *text)
         cut_heal(relay);
     } else if (strcmp(word, "down") == 0 || strcmp(word, "up") == 0) {
         cut_down(relay, word[0] == 'd');
+    } else if (strcmp(word, "rough") == 0 && number > 0) {
+        grow_rough(number);
+    } else if (strcmp(word, "calm") == 0) {
+        calm_down(NULL, 0);
     } else if (strcmp(word, "count") != 0) {
         printf("what is \"%s\"?\n", text);
         return;
@@ -137,15 +148,14 @@ static void read_commands(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
 
 static bool schedule(int argc, char **argv)
 {
-    by_itself = argc > 4;
     chance = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-    every = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
+    every = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
     for (int i = 5; i < argc; i++)
         if (kind_count == CUT_COUNT || !cut_parse(argv[i], &kinds[kind_count++]))
             return false;
     for (unsigned i = 0; argc <= 5 && i < CUT_COUNT; i++)
         kinds[kind_count++] = (enum cut)i;
-    return every > 0;
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -164,9 +174,8 @@ int main(int argc, char **argv)
     check(uv_timer_init(loop, &look) == 0 && uv_timer_init(loop, &healing) == 0 && uv_pipe_init(loop, &commands, 0) == 0);
     check(uv_signal_init(loop, &enough) == 0 && uv_signal_start(&enough, calm_down, SIGUSR1) == 0);
     printf("listening %d\n", cut_port(relay));
-    next_cut = 1 + draw() % (2 * every);
-    if (by_itself)
-        uv_timer_start(&look, looks, 1, 1);
+    if (every > 0)
+        grow_rough(every);
     check(uv_pipe_open(&commands, 0) == 0 && uv_read_start((uv_stream_t *)&commands, room, read_commands) == 0);
     uv_run(loop, UV_RUN_DEFAULT);
     return 0;

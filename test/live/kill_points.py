@@ -16,7 +16,6 @@ import os
 import pathlib
 import random
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +29,7 @@ from shoppers import Shoppers
 
 CHAINS = {"access": 1, "order": 6, "relay": 2, "janitor": 3, "admin": 1}    # processes of a role that die beside each other
 PASSES = {"access": 5, "order": 2, "relay": 3, "janitor": 2, "admin": 2}    # at most at which pass
+FEED = 0.3                                                                  # seconds between two sales, at least: what is sold is audited in the end
 ONCE = {"CREATE_ASKED", "CREATE_ANSWERED", "HAND_ASKED", "HAND_ANSWERED"}   # passed once by an activity's way
 WAIT = 60 * float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)                 # seconds until a point must have been reached
 
@@ -40,16 +40,11 @@ def points():
     return [(name, role) for name, roles in re.findall(r'^POINT\((\w+),\s+"([^"]*)"', text, re.M) for role in roles.split()]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Deaths:
     def __init__(self, sale, crowd, seed):
         self.sale, self.crowd, self.seed = sale, crowd, seed
         self.count, self.faults, self.seconds = 0, [], {}
+        self.lock, self.chains = threading.Lock(), {}    # chains: those of a role that still work
         self.stop = False
         self.names = (f"k{i}" for i in itertools.count())
 
@@ -57,7 +52,7 @@ class Deaths:
 
     def start(self, role, log, kill=None):
         """(process, its public or admin port)"""
-        port = free_port()
+        port = self.sale.free_port()
         env = self.sale.environ | {"SECKILL_ADMIN_LISTEN" if role == "admin" else "SECKILL_HTTP_LISTEN": f"127.0.0.1:{port}", "SECKILL_ACCESS_THREADS": "1"}
         if kill:
             env |= {"SECKILL_TEST_HOOKS": "1", "SECKILL_KILL": kill}
@@ -82,7 +77,7 @@ class Deaths:
             process.wait(max(1, WAIT - (time.monotonic() - began)))
         except subprocess.TimeoutExpired:
             process.kill()
-            raise Wrong(f"{role} did not reach {point} (pass {passes}) in {WAIT} s:\n{log.read_text()[-800:]}")
+            raise Wrong(f"{role} did not reach {point} (pass {passes}) in {WAIT} s; {self.sale.road()}:\n{log.read_text()[-800:]}")
         finally:
             if role == "access" and port in self.crowd.doors:
                 self.crowd.doors.remove(port)
@@ -119,7 +114,7 @@ class Deaths:
         while not self.stop:
             if self.crowd.left() < self.crowd.users:
                 self.make(next(self.names))
-            time.sleep(0.05)
+            time.sleep(FEED)
 
     # ---- what makes the rarer points passable
 
@@ -145,23 +140,31 @@ class Deaths:
     # ---- all of them
 
     def chain(self, role, todo, number):
+        """The last chain of a role that has nothing left to do leaves a process that stays: without it the road stands still, and those of the other
+        roles who are still to die would have nothing to pass their points with."""
         chance = random.Random(f"{self.seed}/{role}/{number}")
         while True:
             try:
                 point = todo.pop()
             except IndexError:
-                return
+                break
             try:
                 self.die(role, point, chance)
             except Exception as e:
                 self.faults.append(f"{role} {point}: {e!r}" if not isinstance(e, Wrong) else str(e))
+        with self.lock:
+            self.chains[role] -= 1
+            last = self.chains[role] == 0
+        if last and role not in ("access", "admin"):    # of these one stays anyhow
+            self.start(role, self.sale.dir / f"{role}-stays.log")
 
     def run(self, wanted, kills):
         chains = []
         for role, wide in CHAINS.items():
             todo = [name for name, r in wanted if r == role] * kills
             random.Random(f"{self.seed}/{role}").shuffle(todo)
-            chains += [threading.Thread(target=self.chain, args=(role, todo, i), daemon=True) for i in range(wide if todo else 0)]
+            self.chains[role] = wide if todo else 0
+            chains += [threading.Thread(target=self.chain, args=(role, todo, i), daemon=True) for i in range(self.chains[role])]
         helpers = [threading.Thread(target=f, daemon=True) for f in (self.feed, self.trouble)]
         for t in helpers + chains:
             t.start()
@@ -194,13 +197,11 @@ def main():
     for fault in deaths.faults:
         print(f"not ok - {fault}", flush=True)
     killed = time.monotonic() - began
-    for role in ("order", "relay", "janitor"):
-        deaths.start(role, sale.dir / f"{role}-after.log")
     try:
         crowd.finish(90)
         queued, released = crowd.end(90)
     except Wrong as e:
-        print(f"    {e}")
+        print(f"    {e}\n    {sale.road()}")
         print(f"not ok - after {deaths.count} deaths everything ends well (seed {args.seed})", flush=True)
         return 1
     for name in dict.fromkeys(name for name, _ in wanted):

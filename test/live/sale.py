@@ -25,6 +25,10 @@ import broker
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECKILL = pathlib.Path(os.environ.get("SECKILL_BUILD") or ROOT / "build") / "seckill"
 OPEN = ("2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
+KEPT = 4 << 20    # bytes of the beginning and of the end of a long log
+# A statement that takes a second comes with its plan, those inside functions too.
+EXPLAINED = ("shared_preload_libraries=auto_explain auto_explain.log_min_duration=1000 auto_explain.log_nested_statements=on"
+             if list(pathlib.Path("/usr/lib/postgresql").glob("*/lib/auto_explain.so")) else "")
 
 
 class Wrong(Exception):
@@ -117,6 +121,7 @@ class Sale:
         self.run = self.dir / "run"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("SECKILL_") or k in ("SECKILL_CACHE", "SECKILL_ROCKETMQ_LIB")}
         self.environ |= {"SECKILL_RUN": str(self.run), "SECKILL_BIN": str(SECKILL)} | settings
+        self.environ["SECKILL_STACK_POSTGRES"] = EXPLAINED
         if processes:
             self.environ["SECKILL_PROCESSES"] = processes
         self.process, self.extra, self.stopped = None, [], []
@@ -155,8 +160,18 @@ class Sale:
                 self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
+        self.keep_logs()
         subprocess.run([ROOT / "tools/run", "reset"], env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def keep_logs(self):
+        """What servers and roles have said, where whoever runs the tests wants it (SECKILL_TEST_KEEP): thrown away again where all went well."""
+        kept = os.environ.get("SECKILL_TEST_KEEP")
+        if not kept:
+            return
+        for log in [*(self.run / "log").glob("*"), *self.dir.glob("*.log"), *self.dir.glob("*.out")]:
+            text = log.read_bytes() if log.is_file() else b""
+            pathlib.Path(kept, log.name).write_bytes(text if len(text) < 2 * KEPT else text[:KEPT] + b"\n[...]\n" + text[-KEPT:])
 
     # ---- processes
 
@@ -192,15 +207,19 @@ class Sale:
 
     def serve(self, roles, **settings):
         """One more process; access listens on a port of its own when this returns: (process, port)."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = self.free_port()
         log = open(self.dir / f"serve-{port}.log", "wb")
         process = subprocess.Popen([SECKILL, "serve", "--roles", roles], env=self.environ | {"SECKILL_HTTP_LISTEN": f"127.0.0.1:{port}"} | settings,
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.extra.append(process)
         until("one more process serves", 20, lambda: roles != "access" or self.listens(port))
         return process, port
+
+    @staticmethod
+    def free_port():
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return s.getsockname()[1]
 
     @staticmethod
     def listens(port):
@@ -323,6 +342,16 @@ class Sale:
         read = {int(q): int(n) for q, n in self.sql(f"select queue, next from consumer_offset where topic = '{broker.CREATE}'")}
         return all(read.get(q, 0) >= n for q, n in ends.items()) and self.value("select count(*) from outbox") == "0"
 
+    def road(self):
+        """Where work stands, in words: for whoever waits in vain."""
+        try:
+            ends = sum(self.broker.end(broker.CREATE, q) for q in range(self.broker.queues))
+            said = self.sql("select (select coalesce(sum(next), 0) from consumer_offset), (select count(*) from outbox), "
+                            "(select count(*) from outbox where claimed_until > now()), (select count(*) from orders), (select count(*) from activity)")[0]
+            return f"read {said[0]} of {ends} messages; outbox {said[1]} rows, {said[2]} of them claimed; {said[3]} orders, {said[4]} activities"
+        except (Wrong, OSError, AssertionError, subprocess.TimeoutExpired) as e:
+            return f"the servers do not say: {e}"
+
     def drain(self, seconds=60):
         until("all is read and told", seconds, self.drained)
 
@@ -333,7 +362,8 @@ class Sale:
 
     def proved(self, activity=None, sold=None):
         code, said = self.audit(activity)
-        same(f"the audit of {activity or 'all'}: {said['findings'][:5]}", (code, said["clean"]), (0, True))
+        judged = said["judged"] + (f" ({said['unanswered']})" if "unanswered" in said else "")
+        same(f"the audit of {activity or 'all'}, judged {judged}: {said['findings'][:5]}", (code, said["clean"]), (0, True))
         if sold is not None:
             same(f"sold in {activity}", said["sold"], sold)
 

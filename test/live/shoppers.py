@@ -2,6 +2,7 @@
 """A crowd that does not give up: every shopper repeats the same request at another door until he is told something final, whatever dies
 meanwhile. It remembers what each was told, and asks the stores in the end whether that was the truth."""
 import collections
+import heapq
 import http.client
 import itertools
 import json
@@ -16,10 +17,15 @@ FINAL = {"QUEUED", "ORDERED", "RELEASED", "ALREADY_PURCHASED", "SOLD_OUT"}
 
 
 class Shoppers:
-    """`doors`: the ports one may knock at; they may come and go. Sales are added while it runs; the crowd goes through them in turn."""
+    """`doors`: the ports one may knock at; they may come and go. Sales are added while it runs; the crowd goes through them in turn.
 
-    def __init__(self, sale, seed, workers=12, units=50, users=200, patience=60):
-        self.sale, self.units, self.users, self.patience = sale, units, users, patience
+    `actions`: what else a shopper does once he has been told something final. Each is called as action(crowd, chance, activity, user, answer) by one of the
+    workers, may ask the sale whatever it likes, and raises Wrong where an answer breaks a promise: that is kept in `wrongs`. A connection that breaks is
+    no fault; it may then be called again later, through `again`."""
+
+    def __init__(self, sale, seed, workers=12, units=50, users=200, patience=60, actions=()):
+        self.sale, self.units, self.users, self.patience, self.actions = sale, units, users, patience, actions
+        self.wrongs, self.later = [], []
         self.doors, self.sales, self.told, self.lost = [sale.port], [], {}, []
         self.lock, self.over = threading.Lock(), False
         self.waiting, self.heard = collections.deque(), collections.Counter()
@@ -27,11 +33,12 @@ class Shoppers:
         for t in self.threads:
             t.start()
 
-    def open(self, activity):
-        """A sale has begun."""
+    def open(self, activity, users=None):
+        """A sale has begun; or more users come to it."""
         with self.lock:
-            self.sales.append(activity)
-            self.waiting.extend((activity, f"u{i}") for i in range(self.users))
+            if activity not in self.sales:
+                self.sales.append(activity)
+            self.waiting.extend((activity, u) for u in users or (f"u{i}" for i in range(self.users)))
 
     def left(self):
         return len(self.waiting)
@@ -42,11 +49,32 @@ class Shoppers:
                 who = self.waiting.popleft() if self.waiting else None
                 if who is None and self.over:
                     return
+            self.do_later(chance)
             if who is None or not self.shop(chance, *who):
                 time.sleep(0.01)
 
+    def again(self, seconds, action, activity, user, answer):
+        """To be done in so many seconds, by whoever has time then; not any more once everybody has gone home."""
+        with self.lock:
+            heapq.heappush(self.later, (time.monotonic() + seconds, next(self.late), action, activity, user, answer))
+
+    def do_later(self, chance):
+        with self.lock:
+            due = heapq.heappop(self.later) if self.later and self.later[0][0] <= time.monotonic() else None
+        if due:
+            self.act(chance, *due[2:])
+
+    def act(self, chance, action, *about):
+        try:
+            action(self, chance, *about)
+        except (OSError, http.client.HTTPException):
+            pass
+        except Wrong as e:
+            self.wrongs.append(str(e))
+
     def shop(self, chance, activity, user, patience=None):
-        """Asks once. Not final: to the end of the line, for where one bucket is empty somebody else must buy first."""
+        """Asks once. Not final: to the end of the line, for where one bucket is empty and another is not, somebody else must buy first: now and then
+        a stranger does, since everybody else of that sale may have gone home before a unit came back."""
         patience = patience or time.monotonic() + self.patience
         try:
             answer = self.sale.buy(activity, user, port=chance.choice(self.doors), timeout=5)
@@ -61,6 +89,10 @@ class Shoppers:
                 self.waiting.append((activity, user, patience))
             else:
                 self.lost.append((activity, user, code))
+        if code == "STOCK_MOVING" and chance.random() < 0.25:
+            self.stranger(activity)
+        for action in self.actions if code in FINAL else ():
+            self.act(chance, action, activity, user, answer)
         return code in FINAL
 
     def finish(self, seconds):
@@ -92,16 +124,22 @@ class Shoppers:
         until("everybody who heard QUEUED has a verdict", seconds, self.settled)
         until("every unit is sold", seconds, self.sweep)
         until("all is read and told", seconds, self.sale.drained)
+        fates = self.was_true()
+        same("activities that did not sell all", self.unsold(), [])
+        self.heard_by_all()
+        self.sale.proved()
+        return len(queued), sum(1 for r in queued if fates[r][0] == "RELEASED")
+
+    def was_true(self):
+        """What each was told, and why he was refused; gives the fates."""
         fates = self.fates()
         for (activity, user), (code, reservation) in self.told.items():
             if reservation and code in ("QUEUED", "ORDERED", "RELEASED"):
                 outcome, why = fates[reservation]
                 right(f"{user} of {activity} was told {code}, and it is {outcome}", code in ("QUEUED", outcome))
                 right(f"a reason for {reservation}", outcome == "ORDERED" or why)
-        same("activities that did not sell all", self.unsold(), [])
-        self.heard_by_all()
-        self.sale.proved()
-        return len(queued), sum(1 for r in queued if fates[r][0] == "RELEASED")
+        same("what was told them afterwards", self.wrongs[:5], [])
+        return fates
 
     def heard_by_all(self):
         """Every order and every release has been told to the rest of the company, once at least."""
@@ -122,8 +160,12 @@ class Shoppers:
         left = self.unsold()
         for activity in left:
             for _ in range(5):
-                try:
-                    self.sale.buy(activity, f"late{next(self.late)}", timeout=5)
-                except (OSError, http.client.HTTPException):
-                    pass
+                self.stranger(activity)
         return not left
+
+    def stranger(self, activity):
+        """Somebody of whom nothing is remembered tries his luck."""
+        try:
+            self.sale.buy(activity, f"late{next(self.late)}", timeout=5)
+        except (OSError, http.client.HTTPException):
+            pass

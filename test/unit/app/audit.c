@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The audit over a world that has seen many sales: all of them are judged, whatever is shown of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit.h"
+#include "await.h"
+#include "check.h"
+#include "control.h"
+#include "imagine.h"
+#include "json.h"
+#include "verb.h"
+
+static struct imagined imagined;
+static struct ports ports;
+static uv_loop_t loop;
+
+struct moving {
+    struct control control;
+    bool done;
+};
+static void moved(struct control *c) { container_of(c, struct moving, control)->done = true; }
+
+static void sale(struct controller *controller, unsigned number, size_t sku_count)
+{
+    char name[32], names[64][8];
+    struct sku skus[64];
+    check(sku_count <= countof(skus));
+    snprintf(name, sizeof name, "sale_%u", number);
+    for (size_t i = 0; i < sku_count; i++) {
+        snprintf(names[i], sizeof names[i], "s%zu", i);
+        skus[i] = (struct sku){.sku = str_of(names[i]), .stock = 2, .price = 1, .currency = str_lit("CNY")};
+    }
+    struct activity_create ask = {.actor = str_lit("test"),
+        .activity = {.activity = str_of(name), .title = str_lit(""), .buckets = 1, .starts_ms = 1000, .ends_ms = 4000000000000, .pay_timeout_s = 900,
+                     .skus = skus, .sku_count = sku_count}};
+    struct await a = AWAIT();
+    ledger_activity_create(ports.ledger, &ask, &a.waiter);
+    assert_int_equal(await_run(&a, &loop), REASON_OK);
+    struct moving m = {.control = {.activity = str_of(name), .event = ACTIVITY_EVENT_WARM, .actor = str_lit("test"), .done = moved}};
+    assert_true(control_start(controller, &m.control));
+    await_flag(&loop, &m.done, 0);
+    assert_int_equal(m.control.reason, REASON_OK);
+}
+
+#define SALES 300
+#define SKUS 15
+
+static void an_audit_of_many_sales(void **state)
+{
+    (void)state;
+    log_level_set(LEVEL_FATAL);
+    uv_loop_init(&loop);
+    imagine_ports(&imagined, &ports, &loop, 7);
+    struct controller *controller = controller_new(ports.store, ports.ledger, ports.clock, 1, control_options_default());
+    assert_non_null(controller);
+    for (unsigned i = 0; i < SALES; i++)
+        sale(controller, i, SKUS);
+    controller_free(controller);
+    struct audit a = {.patience_ms = 100};
+    audit_judge(&a, &ports);
+    assert_int_equal(a.reason, REASON_OK);
+    assert_true(audit_clean(&a));
+    assert_int_equal(audit_leave(&a), LEAVE_DONE);
+    assert_int_equal(a.stock, SALES * SKUS * 2);
+    assert_int_equal(a.sku_count, AUDIT_SKUS_MAX);
+    assert_int_equal(a.sku_count + a.skus_unnamed, SALES * SKUS);
+    struct buf out = buf_growing(AUDIT_JSON_MAX);
+    audit_write_json(&a, &out);
+    assert_true(buf_ok(&out));
+    buf_free(&out);
+    audit_free(&a);
+    ports_close(&ports);
+    ports_loop_end(&loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
