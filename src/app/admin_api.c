@@ -112,6 +112,28 @@ static void answer_version(struct http_exchange *x, struct str id)
     answer_json(x, 200, &out);
 }
 
+/* What this process was started with: others may compare it with a plan. Secrets are hidden as in `check-config`. */
+static void answer_settings(struct http_exchange *x, struct str id)
+{
+    struct admin_api *a = x->owner;
+    struct buf out = buf_growing(ANSWER_MAX), text = buf_growing(32 * 1024);
+    (void)id;
+    json_open(&out);
+    json_member_text(&out, "version", VERSION_TEXT);
+    json_member_text(&out, "roles", a->options.config->roles);
+    json_key(&out, "settings");
+    json_open(&out);
+    for (unsigned s = 0; s < SETTING_COUNT; s++) {
+        buf_reset(&text);
+        config_show(a->options.config, (enum setting)s, &text);
+        json_member_str(&out, setting_row((enum setting)s)->key, buf_str(&text));
+    }
+    json_close(&out);
+    json_close(&out);
+    buf_free(&text);
+    answer_json(x, 200, &out);
+}
+
 /* ---- activities ------------------------------------------------------------------------------------------------------------------- */
 
 static void created(struct waiter *w, enum reason reason, const void *result)

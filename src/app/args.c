@@ -50,8 +50,12 @@ static bool take_own(struct reading *r, struct str name, const char *equals)
         if (row->verb != r->call->verb || !str_eq(name, str_of(row->name)))
             continue;
         const char *value = value_of(r, name, equals, row->kind == SETTING_SWITCH);
-        if (value && own_flag_good(row, value)) {
+        if (value && r->call->each_count == CALL_FLAGS_MAX) {
+            complain(r, "one flag too many", name);
+        } else if (value && own_flag_good(row, value)) {
             r->call->flags[i] = value;
+            r->call->each[r->call->each_count].row = i;
+            r->call->each[r->call->each_count++].value = value;
         } else if (value) {
             r->bad = true;
             buf_add_fmt(r->complaints, "--%s: \"%s\" is not good: expected ", row->name, value);

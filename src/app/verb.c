@@ -63,6 +63,14 @@ int64_t call_number(const struct call *c, const char *name)
     return value;
 }
 
+const char *call_again(const struct call *c, const char *name, size_t n)
+{
+    for (size_t i = 0; i < c->each_count; i++)
+        if (strcmp(flags[c->each[i].row].name, name) == 0 && n-- == 0)
+            return c->each[i].value;
+    return NULL;
+}
+
 bool call_switch(const struct call *c, const char *name) { return strcmp(call_text(c, name), "true") == 0; }
 
 static void say(const struct call *c, const char *format, va_list args) __attribute__((format(printf, 2, 0)));

@@ -37,6 +37,8 @@ struct call {
     const char *arguments[CALL_ARGUMENTS_MAX];   /* what is left beside flags */
     size_t argument_count;
     const char *flags[CALL_FLAGS_MAX];           /* own flags of the verb as typed, by row number; NULL: not given */
+    struct { size_t row; const char *value; } each[CALL_FLAGS_MAX];    /* all of them in the order typed: a flag may stand again */
+    size_t each_count;
     struct config_flag settings[CALL_FLAGS_MAX]; /* settings given as flags */
     struct config_source source;                 /* where settings come from; to be read again on SIGHUP */
     const struct config *config;                 /* NULL for verbs whose settings are NONE */
@@ -69,6 +71,8 @@ bool verb_find(struct str name, enum verb *out);
 const char *call_text(const struct call *c, const char *name);
 int64_t call_number(const struct call *c, const char *name);
 bool call_switch(const struct call *c, const char *name);
+/* The n-th value typed for a flag that may stand several times; NULL past the last, and at 0 where it was not typed. */
+const char *call_again(const struct call *c, const char *name, size_t n);
 
 /* Says "seckill VERB: <format>" and where help is, on standard error; gives LEAVE_USAGE. */
 int call_misused(const struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

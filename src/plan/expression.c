@@ -273,7 +273,7 @@ void expression_number(struct buf *out, double x)
         return buf_add_char(out, '?');
     if (isinf(x))
         return buf_add_str(out, x > 0 ? str_lit("never") : str_lit("-never"));
-    int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 || size < 1e-9 ? 2 : 2 - (int)floor(log10(size) + ALMOST);
+    int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 || size < 1e-9 ? 2 : 3 - (int)floor(log10(size) + ALMOST);
     snprintf(digits, sizeof digits, "%.*f", decimals, x);
     if (strchr(digits, '.')) {
         size_t end = strlen(digits);

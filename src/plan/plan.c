@@ -79,6 +79,13 @@ bool plan_set(struct plan *p, size_t input, double value, enum plan_origin origi
     return true;
 }
 
+bool plan_follows(const struct plan *p, size_t input)
+{
+    check(input < PLAN_INPUTS);
+    const char *formula = rows[input].formula;
+    return p->origin[input] == PLAN_DEFAULT && formula[strcspn(formula, "abcdefghijklmnopqrstuvwxyz")] != 0 && strcmp(formula, "unknown") != 0;
+}
+
 static double by_name(void *arg, struct str name, bool *known)
 {
     if (str_eq(name, str_lit("unknown")))

@@ -66,6 +66,8 @@ size_t plan_find(struct str name);    /* PLAN_NONE: there is none */
 /* The row of a name that is known to be there. */
 size_t plan_row_of(const char *name);
 
+/* Of an input: nobody has said it, and it is what the plan itself comes to (its default is a formula, not a number). */
+bool plan_follows(const struct plan *p, size_t input);
 void plan_init(struct plan *p);
 /* `file_line`: where it stands in its file, for PLAN_FILE; else 0. False: out of the input's range, nothing changed. */
 bool plan_set(struct plan *p, size_t input, double value, enum plan_origin origin, unsigned file_line);

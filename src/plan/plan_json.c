@@ -9,6 +9,8 @@
 static const char *const origins[] = {[PLAN_DEFAULT] = "default", [PLAN_FILE] = "file", [PLAN_MEASURED] = "measured", [PLAN_SET] = "set"};
 static const char *const shown[] = {[PLAN_EXACT] = "exact", [PLAN_WHOLE] = "up to a whole number", [PLAN_FIGURES1] = "up to one figure", [PLAN_FIGURES2] = "up to two figures"};
 
+static const char *origin_of(const struct plan_view *v, size_t input) { return plan_follows(v->plan, input) ? "plan" : origins[v->plan->origin[input]]; }
+
 static void member_number(struct buf *out, const char *key, double x)
 {
     json_key(out, key);
@@ -35,7 +37,7 @@ static void write_input(struct buf *out, const struct plan_view *v, size_t row)
     json_member_text(out, "text", plan_text(v, row));
     member_number(out, "value", plan_value(v->plan, row));
     json_member_text(out, "unit", r->unit);
-    json_member_text(out, "origin", origins[v->plan->origin[row]]);
+    json_member_text(out, "origin", origin_of(v, row));
     json_maybe_str(out, "section", str_of(r->section));
     json_close(out);
 }
@@ -56,7 +58,7 @@ static void write_line(struct buf *out, const struct plan_view *v, size_t row)
     json_member_text(out, "formula", r->formula);
     member_written(out, "numbers", v, r->formula, false);
     json_member_text(out, "assumes", r->assumes);
-    json_member_text(out, "assumption", origins[v->plan->origin[plan_row_of(r->assumes)]]);
+    json_member_text(out, "assumption", origin_of(v, plan_row_of(r->assumes)));
     json_close(out);
 }
 

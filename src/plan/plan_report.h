@@ -34,6 +34,8 @@ const char *plan_resource_text(const struct plan_view *v, const struct plan_reso
 void plan_write_assumption(struct buf *out, const struct plan_view *v, const char *name);
 /* The formula with the numbers put in, or as it stands where `bare`. */
 void plan_write_formula(struct buf *out, const struct plan_view *v, const char *formula, bool bare);
+/* The first input that nobody has said and without which the formula is not known; NULL: none. */
+const char *plan_missing(const struct plan_view *v, const char *formula);
 /* Result, and what is planned where that is another number: "585,000 → 600,000" */
 void plan_write_result(struct buf *out, const struct plan_view *v, size_t row);
 void plan_write_share(struct buf *out, double share);    /* "83.3 %" */

@@ -7,7 +7,7 @@
 #include "expression.h"
 #include "plan_report.h"
 
-#define TEXT_WIDE 50
+#define TEXT_WIDE 54
 #define RESULT_WIDE 32
 #define EXPLAIN_DEEP 12
 
@@ -47,8 +47,9 @@ static void write_line(struct buf *out, const struct plan_view *v, size_t row)
     buf_add_fmt(out, " %s", plan_unit(v, r->unit));
     pad(out, from, RESULT_WIDE);
     plan_write_formula(out, v, r->formula, false);
+    const char *missing = isnan(plan_value(v->plan, row)) ? plan_missing(v, r->formula) : NULL;
     buf_add_fmt(out, "   [%s ← ", r->name);
-    plan_write_assumption(out, v, r->assumes);
+    plan_write_assumption(out, v, missing ? missing : r->assumes);
     buf_add_str(out, str_lit("]\n"));
 }
 
@@ -65,7 +66,8 @@ static void write_use(struct buf *out, const struct plan_view *v, const struct p
     pad(out, from, RESULT_WIDE);
     from = out->len;
     if (isnan(u->use)) {
-        buf_add_fmt(out, "%s; %s %s\n", plan_phrase(v, PHRASE_UNKNOWN), plan_phrase(v, PHRASE_NEEDS), r->more);
+        const char *missing = plan_missing(v, isnan(u->load) ? r->load : r->capacity);
+        buf_add_fmt(out, "%s; %s %s\n", plan_phrase(v, PHRASE_UNKNOWN), plan_phrase(v, PHRASE_NEEDS), missing ? missing : r->more);
         return;
     }
     plan_write_share(out, u->use);
@@ -137,7 +139,7 @@ static void write_origin(struct explaining *e, size_t row)
     const struct plan *p = v->plan;
     switch (p->origin[row]) {
     case PLAN_DEFAULT:
-        buf_add_fmt(e->out, "%s%s%s", plan_phrase(v, PHRASE_ASSUMED), plan_row(row)->section[0] ? ", §" : "", plan_row(row)->section);
+        buf_add_fmt(e->out, "%s%s%s", plan_phrase(v, plan_follows(p, row) ? PHRASE_AS_PLANNED : PHRASE_ASSUMED), plan_row(row)->section[0] ? ", §" : "", plan_row(row)->section);
         break;
     case PLAN_FILE: buf_add_fmt(e->out, "%s:%u", v->source, p->file_line[row]); break;
     case PLAN_MEASURED: buf_add_fmt(e->out, "%s, %s", plan_phrase(v, PHRASE_MEASURED), v->measured ? v->measured : ""); break;

@@ -50,7 +50,12 @@ void plan_write_assumption(struct buf *out, const struct plan_view *v, const cha
 {
     static const enum plan_phrase said[] = {[PLAN_DEFAULT] = PHRASE_ASSUMED, [PLAN_FILE] = PHRASE_IN_FILE, [PLAN_MEASURED] = PHRASE_MEASURED, [PLAN_SET] = PHRASE_IS_SET};
     size_t row = plan_row_of(name);
-    buf_add_fmt(out, "%s (%s)", name, plan_phrase(v, said[row < PLAN_INPUTS ? v->plan->origin[row] : PLAN_DEFAULT]));
+    enum plan_phrase phrase = said[v->plan->origin[row]];
+    if (isnan(plan_value(v->plan, row)))
+        phrase = PHRASE_UNKNOWN;
+    else if (plan_follows(v->plan, row))
+        phrase = PHRASE_AS_PLANNED;
+    buf_add_fmt(out, "%s (%s)", name, plan_phrase(v, phrase));
 }
 
 static double value_by_name(void *arg, struct str name, bool *known)
@@ -84,6 +89,30 @@ void plan_write_share(struct buf *out, double share)
         buf_add_fmt(out, "%.1f %%", share * 100);
 }
 
+struct missing {
+    const struct plan_view *view;
+    const char *name;
+};
+
+static void look_for_missing(void *arg, struct str name)
+{
+    struct missing *m = arg;
+    size_t row = plan_find(name);
+    if (row == PLAN_NONE || m->name || !isnan(plan_value(m->view->plan, row)))
+        return;
+    if (strcmp(plan_row(row)->formula, "unknown") == 0)
+        m->name = plan_row(row)->name;
+    else
+        expression_names(str_of(plan_row(row)->formula), look_for_missing, m);
+}
+
+const char *plan_missing(const struct plan_view *v, const char *formula)
+{
+    struct missing m = {.view = v};
+    expression_names(str_of(formula), look_for_missing, &m);
+    return m.name;
+}
+
 /* ---- answers: {line} is its planned value, {%line} the same as a share -------------------------------------------------------- */
 
 static const struct words answers[] = {
@@ -93,7 +122,7 @@ static const struct words answers[] = {
     {"drain", "{backlog} messages wait when the hottest SKU is reserved away; they are orders {backlog_drain} s later, the last of them {last_order_low} to {last_order_high} s "
               "after the start ({order.deadline} s are promised).",
      "热点 SKU 售罄时积压 {backlog} 条，{backlog_drain} 秒清空，最晚一批在开售后 {last_order_low}～{last_order_high} 秒完成（承诺 {order.deadline} 秒）。"},
-    {"shards", "{messages_all} orders in {order.deadline} s take {shards_bare} databases, {shards_needed} with headroom; one takes {drain_all} s with the {postgres.shards} there.",
+    {"shards", "{messages_all} orders in {order.deadline} s take {shards_bare} databases, {shards_needed} with headroom; {postgres.shards} take {drain_all} s.",
      "{messages_all} 笔订单在 {order.deadline} 秒内完成需要 {shards_bare} 个写分片，含余量 {shards_needed} 个；现有 {postgres.shards} 个需 {drain_all} 秒。"},
     {"memory", "Redis keeps {memory_kept} MB at most by our own keys, where every request kept would be {memory_naive_low} to {memory_naive_high} GB: a refusal leaves nothing behind.",
      "按实际键结构 Redis 至多保存 {memory_kept} MB；若保存每个请求则为 {memory_naive_low}～{memory_naive_high} GB：被拒绝的请求不留数据。"},

@@ -49,4 +49,15 @@ expect 0 '^[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*$' token issue --user u
 expect 0 '^{"sold":500,"oversell":0,"duplicates":0,"drift":0,.*"contradictions":0,' demo --once --users 3000 --stock 500 -o json
 expect 0 '"SOLD_OUT":' demo --once --users 300 --stock 50 -o json
 expect 0 '^{"sold":40,' demo --once --users 40 --stock 50 -o json
+expect 0 '585,000 → 600,000' plan
+expect 0 '入口设计容量  *390,000' plan --lang zh
+expect 0 '= 34 × 3' plan --set peak=500000,capacity.access=9000 --set skus=1 --explain access_total
+expect 0 '^{"inputs":' plan -o json
+expect 0 '^<!doctype html>' plan --html -
+expect 2 'did you mean sale.peak?' plan --set peek=3
+expect 2 'did you mean access_total?' plan --explain acces_total
+expect 3 'No such file' plan /no-such-file
+expect 3 'No such file' plan --capacity /no-such-file
+expect 2 'expected en or zh' plan --lang fr
+expect 4 '127.0.0.1:1: nobody listens' plan --check --at 127.0.0.1:1
 exit "$bad"

@@ -283,7 +283,7 @@ static void numbers_for_people(void **state)
 {
     (void)state;
     static const struct { double x; const char *text; } said[] = {{390000, "390,000"}, {8333.33, "8,333"}, {1.2245, "1.22"}, {0.05, "0.05"}, {36, "36"}, {0, "0"},
-        {1234567.8, "1,234,568"}, {-12500, "-12,500"}, {-250, "-250"}, {0.0999999, "0.1"}, {999.96, "1,000"}, {0.0001234, "0.000123"}, {INFINITY, "never"}, {NAN, "?"}};
+        {1234567.8, "1,234,568"}, {-12500, "-12,500"}, {-250, "-250"}, {0.0999999, "0.1"}, {999.96, "1,000"}, {0.0001234, "0.0001234"}, {0.9995, "0.9995"}, {INFINITY, "never"}, {NAN, "?"}};
     for (size_t i = 0; i < countof(said); i++) {
         char memory[64];
         struct buf out = buf_fixed(memory, sizeof memory - 1);
