@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,9 +47,10 @@ def may_skip():
     return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
 
 
-def execute(test, log, build):
-    """The exit code, None where time ran out. The program gets a session of its own, so that whatever it started goes with it."""
-    env = dict(os.environ, **test["env"])
+def execute(test, log, build, kept):
+    """The exit code, None where time ran out. The program gets a session of its own, so that whatever it started goes with it. `kept` is where a live test
+    leaves what its servers have said."""
+    env = dict(os.environ, SECKILL_TEST_KEEP=str(kept), **test["env"])
     with open(log, "wb") as out:
         process = subprocess.Popen(test["cmd"], cwd=test["workdir"] or build, env=env, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, start_new_session=True)
@@ -97,11 +99,16 @@ def judge(result, code, text, forgiven):
 def run(test, build, logs, forgiven):
     result = Result(test)
     log = logs / (re.sub(r"[^A-Za-z0-9_.-]+", "-", result.name) + ".txt")
+    kept = log.with_suffix(".servers")
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
     began = time.monotonic()
-    code = execute(test, log, build)
+    code = execute(test, log, build, kept)
     result.seconds = time.monotonic() - began
     text = log.read_text(errors="replace")
     judge(result, code, text, forgiven)
+    if not result.failed or not any(kept.iterdir()):
+        shutil.rmtree(kept)
     with screen:
         print(f"{'✗' if result.failed else '✓'} {result.suite:<12} {result.name:<32} {result.passed:>4} passed "
               f"{result.failed:>3} failed {result.seconds:>7.1f} s", file=sys.stderr)
@@ -109,7 +116,7 @@ def run(test, build, logs, forgiven):
             for why in result.why:
                 print(f"    {why}", file=sys.stderr)
             print("".join(f"    | {line}\n" for line in text.splitlines()[-TAIL_LINES:]), end="", file=sys.stderr)
-            print(f"    all of it: {log}", file=sys.stderr, flush=True)
+            print(f"    all of it: {log}" + (f", and what its servers said: {kept}" if kept.exists() else ""), file=sys.stderr, flush=True)
     return result
 
 

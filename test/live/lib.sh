@@ -7,6 +7,7 @@
 #   live_dir                  a fresh directory, gone at the end with all that runs in it; its path is in $live
 #   expect WHAT COMMAND...    ok if the command succeeds
 #   refuse WHAT COMMAND...    ok if it fails
+#   keep_logs DIR             for whoever asks afterwards why
 #   same WHAT GOT WANTED      ok if both are the same text
 #   at_end COMMAND...         done when the script leaves; at_end_kill PID
 #   soon SECONDS COMMAND...   as await
@@ -69,7 +70,14 @@ live_dir() {
   at_end rm -rf "$live"
 }
 # stack_in DIR: remembers to take it down, data and all.
-stack_in() { at_end "$root/tools/stack" reset "$1"; }
+stack_in() {
+  at_end "$root/tools/stack" reset "$1"
+  at_end keep_logs "$1/log"
+}
+# keep_logs DIR: what servers and roles have said goes where whoever runs the tests wants it (SECKILL_TEST_KEEP); there it is thrown away where all went well.
+keep_logs() {
+  [[ -z ${SECKILL_TEST_KEEP:-} || ! -d $1 ]] || cp -r "$1" "$SECKILL_TEST_KEEP/$(basename "$(dirname "$1")")"
+}
 
 # --- a whole sale
 
@@ -93,7 +101,10 @@ sale_stop() {
   sale_pid=
   return "$sale_code"
 }
-sale_reset() { SECKILL_RUN=$live/run "$root/tools/run" reset; }
+sale_reset() {
+  keep_logs "$live/run/log"
+  SECKILL_RUN=$live/run "$root/tools/run" reset
+}
 sale() { "$seckill" "$@"; }
 stack() {
   local verb=$1
