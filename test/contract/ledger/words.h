@@ -51,3 +51,67 @@ struct audited {
     struct finding findings[64];
 };
 struct audited audit(struct str activity);
+
+/* ---- money and people ---- */
+
+struct activity till(const char *name, int64_t stock, uint32_t pay_timeout_s);    /* an activity with one SKU S at 100 CNY */
+struct str order_of(const struct create_order *);
+
+/* A callback with a webhook-id of its own and a body that says what it says. Its order is one of ours (it names the reservation) where it begins with "ord_". */
+struct pay_item callback(struct str order, const char *payment, enum payment_result, int64_t amount, const char *currency);
+struct paid {
+    enum reason reason;
+    size_t count;
+    struct pay_verdict verdicts[LEDGER_PAY_MAX];
+};
+struct paid pay(const struct pay_item *items, size_t count);
+struct pay_verdict pay_one(struct pay_item item);
+void paid_keep(struct seen *, const void *);
+
+struct canceled {
+    enum reason reason;
+    size_t count;
+    int64_t now_ms;
+    struct cancel_verdict verdicts[LEDGER_BATCH_MAX];
+};
+struct canceled cancel(const struct cancel_item *items, size_t count, bool due, enum reason why);
+struct cancel_verdict cancel_one(struct str order, struct str user);                    /* as its user would */
+void canceled_keep(struct seen *, const void *);
+
+struct overdues {
+    size_t count;
+    int64_t now_ms;
+    struct overdue orders[LEDGER_BATCH_MAX];
+};
+struct overdues overdue(size_t limit, uint32_t grace_ms);
+
+/* The order and its payments, as the look for an order tells them. */
+struct account {
+    enum reason reason;
+    struct order order;
+    size_t count;
+    struct payment_record payments[LOOK_PAYMENTS_MAX];
+};
+struct account account_of(struct str order);
+const struct payment_record *payment_in(const struct account *, const char *payment);    /* NULL: none */
+
+struct reviewed {
+    enum reason reason;
+    size_t count;
+    uint64_t open;
+    struct review reviews[LEDGER_BATCH_MAX];
+};
+struct reviewed reviews(struct reviews_ask ask);
+struct resolved {
+    enum reason reason;
+    struct resolve_answer a;
+};
+struct resolved resolve(struct str id, enum review_decision decision, const struct create_order *what);
+struct review review_of(const char *payment);                                            /* the open one of this payment; id empty: none */
+
+struct told_story {
+    size_t count;
+    struct story_event events[LEDGER_BATCH_MAX];
+};
+struct told_story story(struct story_ask ask);
+const char *story_word(enum story_kind kind);
