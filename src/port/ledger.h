@@ -385,6 +385,25 @@ struct audit_answer {
     int64_t first_order_ms, last_order_ms;
 };
 
+/* ---- repair: units that a count could not attribute (protocol §7) --------------------------------------------------------- */
+
+/* By cause, never by copying one store over the other. A unit that nobody claims: where it is still AVAILABLE at the generation that was looked at, the
+ * generation is raised and its return queued, so that a message which names the old one does nothing. A copy that should not be: what stands is told
+ * again, the return of an AVAILABLE unit at its present generation, or the status of the reservation that holds it, and the store removes the copy. */
+struct repair_item {
+    struct token token;                     /* as it was looked at */
+    bool missing;                           /* nobody claims it; false: a copy of it should not be */
+};
+struct repair_ask {
+    struct str activity;
+    const struct repair_item *items;
+    size_t count;                           /* ≤ LEDGER_BATCH_MAX */
+};
+struct repair_answer {
+    const enum reason *verdicts;            /* per item: OK (raised, or told again) · UNCHANGED (it has moved on, is being returned, or is no unit of this activity) */
+    size_t count;
+};
+
 struct ledger;
 struct ledger_ops {
     const char *name;
@@ -408,6 +427,7 @@ struct ledger_ops {
     void (*reviews)(struct ledger *, const struct reviews_ask *, struct waiter *);              /* → struct reviews_answer    */
     void (*resolve)(struct ledger *, const struct resolve_ask *, struct waiter *);              /* → struct resolve_answer    */
     void (*story)(struct ledger *, const struct story_ask *, struct waiter *);                  /* → struct story_answer      */
+    void (*repair)(struct ledger *, const struct repair_ask *, struct waiter *);                /* → struct repair_answer      */
 };
 struct ledger {
     const struct ledger_ops *ops;
@@ -433,3 +453,4 @@ static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a,
 static inline void ledger_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w) { l->ops->reviews(l, a, w); }
 static inline void ledger_resolve(struct ledger *l, const struct resolve_ask *a, struct waiter *w) { l->ops->resolve(l, a, w); }
 static inline void ledger_story(struct ledger *l, const struct story_ask *a, struct waiter *w) { l->ops->story(l, a, w); }
+static inline void ledger_repair(struct ledger *l, const struct repair_ask *a, struct waiter *w) { l->ops->repair(l, a, w); }

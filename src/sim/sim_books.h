@@ -168,6 +168,7 @@ void sim_books_finish(struct sim_books *b, const struct finish_item *items, size
 
 enum reason sim_books_heal(struct sim_books *b, const struct heal_ask *ask, int64_t now_ms, struct heal_answer *answer);
 enum reason sim_books_record(struct sim_books *b, const struct record_ask *ask);
+void sim_books_repair(struct sim_books *b, const struct repair_ask *ask, int64_t now_ms, enum reason *verdicts);
 struct str sim_books_incarnation(struct sim_books *b, const struct bucket *bucket);    /* empty: none recorded */
 
 /* ---- queues (sim_books.c) ---- */

@@ -121,3 +121,31 @@ enum reason sim_books_record(struct sim_books *b, const struct record_ask *ask)
         home_of(b, &ask->bucket)->incarnation = sim_text(&b->ground, ask->incarnation);
     return reason;
 }
+
+/* ---- repair (port/ledger.h) ---- */
+
+static enum reason mend(struct sim_books *b, const struct activity *a, const struct repair_item *item, int64_t now_ms)
+{
+    struct sim_unit *u = sim_books_unit(b, item->token.unit);
+    if (!u || u->activity != a)
+        return REASON_UNCHANGED;
+    if (item->missing) {
+        if (u->consumed || u->token.generation != item->token.generation || u->token.generation == INT32_MAX
+            || sim_books_row(b, OUTBOX_RETURN, (struct str){0}, u->token))
+            return REASON_UNCHANGED;
+        u->token.generation++;
+        sim_books_journal(b, u, SIM_RETURNED, (struct str){0})->why = REASON_UNATTRIBUTED;
+    }
+    if (u->consumed)
+        sim_books_tell_status(b, a, u->reservation, now_ms);
+    else
+        sim_books_tell_return(b, u, now_ms);
+    return REASON_OK;
+}
+
+void sim_books_repair(struct sim_books *b, const struct repair_ask *ask, int64_t now_ms, enum reason *verdicts)
+{
+    const struct activity *a = sim_books_activity(b, ask->activity);
+    for (size_t i = 0; i < ask->count; i++)
+        verdicts[i] = a ? mend(b, a, &ask->items[i], now_ms) : REASON_UNCHANGED;
+}

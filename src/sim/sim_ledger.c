@@ -416,6 +416,29 @@ static void record(struct ledger *l, const struct record_ask *asked, struct wait
     sim_call_go(c, 0);
 }
 
+static bool act_repair(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    const struct repair_ask *ask = c->ask;
+    struct repair_answer *answer = sim_new(&c->ground, struct repair_answer);
+    enum reason *verdicts = sim_array(&c->ground, enum reason, ask->count);
+    sim_books_repair(b, ask, now_of(c), verdicts);
+    *answer = (struct repair_answer){.verdicts = verdicts, .count = ask->count};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void repair(struct ledger *l, const struct repair_ask *asked, struct waiter *w)
+{
+    check(asked->count > 0 && asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_repair, asked, sizeof *asked);
+    struct repair_ask *ask = c->ask;
+    sim_call_text(c, &ask->activity);
+    ask->items = sim_call_copy(c, asked->items, asked->count * sizeof *asked->items);
+    sim_call_go(c, 0);
+}
+
 static bool act_audit(struct sim_call *c)
 {
     const struct str *activity = c->ask;
@@ -582,7 +605,7 @@ static void story(struct ledger *l, const struct story_ask *asked, struct waiter
 
 static const struct ledger_ops ops = {
     .name = "memory", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record,
+    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
     .pay = pay, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};
 
 void sim_ledger_open(struct sim_ledger *l, struct sim_ledger_world *w, struct clock *clock)

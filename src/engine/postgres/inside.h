@@ -83,6 +83,7 @@ void params_what(struct params *, const struct create_order *);
 
 void heal_heal(struct ledger *, const struct heal_ask *, struct waiter *);
 void heal_record(struct ledger *, const struct record_ask *, struct waiter *);
+void heal_repair(struct ledger *, const struct repair_ask *, struct waiter *);
 
 /* ---- money.c ------------------------------------------------------------------------------------------------------------------------ */
 

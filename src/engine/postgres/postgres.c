@@ -529,7 +529,7 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
 static const struct ledger_ops ops = {
     .name = "postgres", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
-    .heal = heal_heal, .record = heal_record,
+    .heal = heal_heal, .record = heal_record, .repair = heal_repair,
     .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };
 

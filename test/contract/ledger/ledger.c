@@ -629,6 +629,68 @@ static void a_return_goes_home_and_a_stale_one_is_known(void **state)
     finish_all();
 }
 
+static void repaired_keep(struct seen *s, const void *result)
+{
+    const struct repair_answer *a = result;
+    assert_true(a->count <= 8);
+    memcpy(s->into, a->verdicts, a->count * sizeof *a->verdicts);
+}
+
+static enum reason repair_one(const struct activity *a, struct token token, bool missing)
+{
+    enum reason verdicts[8] = {0};
+    struct seen seen = SEEN(.keep = repaired_keep, .into = verdicts);
+    ledger_repair(world->ledger, &(struct repair_ask){.activity = a->activity, .items = &(struct repair_item){token, missing}, .count = 1}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return verdicts[0];
+}
+
+static void a_unit_that_nobody_claims_comes_back_once(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("repair", 9, 9, 1), other = shop("repair_other", 9, 9, 1);
+    struct create_order sold = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    PLACE(sold);
+    finish_all();
+    assert_int_equal(repair_one(&a, s_unit(&a, 1, 1), true), REASON_OK);
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 2);
+    assert_true(unit(&a, s_unit(&a, 1, 1).unit).returning);
+    assert_int_equal(repair_one(&a, s_unit(&a, 1, 1), true), REASON_UNCHANGED);      /* looked at a generation that is over */
+    assert_int_equal(repair_one(&a, s_unit(&a, 1, 2), true), REASON_UNCHANGED);      /* on its way already */
+    assert_int_equal(repair_one(&a, sold.token, true), REASON_UNCHANGED);            /* somebody has it */
+    assert_int_equal(repair_one(&other, s_unit(&a, 2, 1), true), REASON_UNCHANGED);  /* another activity's */
+    assert_int_equal(repair_one(&a, (struct token){INT64_MAX, 1}, true), REASON_UNCHANGED);
+    struct claimed c = claim(60000);
+    const struct outbox_row *back = row_of(&c, OUTBOX_RETURN, (struct str){0}, s_unit(&a, 1, 1).unit);
+    assert_true(c.count == 1 && back && back->token.generation == 2 && !back->stale);
+    finish_all();
+    struct told late = PLACE(item(&a, "S", "bob", "q2", "2", s_unit(&a, 1, 1)));      /* the message that named it after all */
+    assert_true(late.verdicts[0].outcome == REASON_RELEASED && late.verdicts[0].why == REASON_STALE_GENERATION);
+    finish_all();
+    assert_int_equal(audit(a.activity).a.count, 0);
+}
+
+static void a_copy_that_should_not_be_is_told_what_stands(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("recopy", 9, 9, 1);
+    struct create_order sold = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    PLACE(sold);
+    finish_all();
+    assert_int_equal(repair_one(&a, sold.token, false), REASON_OK);
+    assert_int_equal(repair_one(&a, s_unit(&a, 1, 1), false), REASON_OK);
+    assert_int_equal(repair_one(&a, s_unit(&a, 1, 1), false), REASON_OK);
+    struct claimed c = claim(60000);
+    const struct outbox_row *status = row_of(&c, OUTBOX_STATUS, sold.reservation, 0), *back = row_of(&c, OUTBOX_RETURN, (struct str){0}, s_unit(&a, 1, 1).unit);
+    assert_true(c.count == 2 && status && status->state == RESERVATION_ORDERED && status->token.unit == sold.token.unit);
+    assert_true(back && back->token.generation == 1 && !back->stale);
+    finish_all();
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 1);
+    assert_int_equal(audit(a.activity).a.count, 0);
+}
+
 static void a_duplicate_is_told_what_stands_instead(void **state)
 {
     (void)state;
@@ -802,6 +864,8 @@ int main(void)
         cmocka_unit_test(a_batch_renews_its_lease),
         cmocka_unit_test(an_order_is_told_to_store_and_world),
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
+        cmocka_unit_test(a_unit_that_nobody_claims_comes_back_once),
+        cmocka_unit_test(a_copy_that_should_not_be_is_told_what_stands),
         cmocka_unit_test(a_duplicate_is_told_what_stands_instead),
         cmocka_unit_test(what_cannot_be_taken_goes_to_a_person),
         cmocka_unit_test(calls_in_flight_collide_safely),
