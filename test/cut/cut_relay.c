@@ -171,6 +171,7 @@ int main(int argc, char **argv)
     if (renames)
         cut_hook(relay, rename_ports, NULL);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_IGN);    /* one side gone while the other still speaks is its daily bread */
     check(uv_timer_init(loop, &look) == 0 && uv_timer_init(loop, &healing) == 0 && uv_pipe_init(loop, &commands, 0) == 0);
     check(uv_signal_init(loop, &enough) == 0 && uv_signal_start(&enough, calm_down, SIGUSR1) == 0);
     printf("listening %d\n", cut_port(relay));
