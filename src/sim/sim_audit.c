@@ -122,6 +122,13 @@ static void judge_units(struct audit *a)
         if (o && o->token.generation > u->token.generation)
             found(a, "H6", unit_name(a, u->token), "below the generation of its order");
     }
+    for (size_t i = 0; i < a->books->order_count; i++) {
+        const struct sim_order *o = a->books->orders[i];
+        size_t u = (size_t)o->order.token.unit - 1;
+        if (concerns(a, o->order.activity) && o->order.state == ORDER_CANCELED && u < a->books->unit_count &&
+            (o->raised <= o->order.token.generation || a->books->units[u].token.generation < o->raised))
+            found(a, "H6", unit_name(a, o->order.token), "not raised by the cancel of its order");
+    }
     sim_map_free(&holders);
 }
 
@@ -141,6 +148,133 @@ static void judge_stock(struct audit *a)
                 found(a, "H10", sku->sku, "AVAILABLE + CONSUMED is not S0");
         }
     }
+}
+
+static const struct sim_order *order_named(const struct audit *a, struct str id)
+{
+    for (size_t i = 0; i < a->books->order_count; i++)
+        if (str_eq(a->books->orders[i]->order.order, id))
+            return a->books->orders[i];
+    return NULL;
+}
+
+static bool outbox_asks(const struct audit *a, const struct sim_payment *p)
+{
+    list_each(at, &a->books->outbox) {
+        const struct sim_row *row = list_entry(at, struct sim_row, link);
+        if (row->kind == OUTBOX_REFUND && row->refund == p)
+            return true;
+    }
+    return false;
+}
+
+static bool person_called(const struct audit *a, struct str payment)
+{
+    for (size_t i = 0; i < a->books->review_count; i++)
+        if (a->books->reviews[i]->kind == REVIEW_PAYMENT && str_eq(a->books->reviews[i]->payment.payment, payment))
+            return true;
+    return false;
+}
+
+/* Whether no order will come under this name. */
+static bool released(const struct audit *a, struct str order)
+{
+    for (size_t i = 0; i < a->books->inbox_count; i++) {
+        const struct sim_inbox *x = a->books->inbox[i];
+        size_t skip = str_starts(x->what.reservation, str_lit("rsv_")) ? 4 : 0;
+        struct str rest = {x->what.reservation.ptr + skip, x->what.reservation.len - skip};
+        if (x->outcome == REASON_RELEASED && str_starts(order, str_lit("ord_")) && str_eq(rest, (struct str){order.ptr + 4, order.len - 4}))
+            return true;
+    }
+    return false;
+}
+
+static bool pays(const struct sim_order *o, const struct sim_payment *p)
+{
+    return o && o->order.state == ORDER_PAID && str_eq(o->payment, p->record.what.payment);
+}
+
+/* Each SUCCESS pays its order, or goes back once, or waits for a person. */
+static void judge_payment(struct audit *a, const struct sim_order *o, const struct sim_payment *p)
+{
+    const struct payment_record *r = &p->record;
+    bool money = r->what.result == PAYMENT_SUCCESS, aside = r->disposition == REASON_PAYMENT_QUARANTINED, back = r->refund != REFUND_NONE;
+    if (money && r->disposition == REASON_PAYMENT_APPLIED && o && o->order.state != ORDER_PAID)
+        found(a, "H8", o->order.order, "a payment was applied, the order is not PAID");
+    if (money && !back && !aside && !pays(o, p))
+        found(a, "H9", r->what.payment, "money, and no refund was asked for");
+    if (back && (pays(o, p) || !money))
+        found(a, "H9", r->what.payment, "refunded, and it pays its order or never succeeded");
+    if ((r->refund == REFUND_REQUESTED) != outbox_asks(a, p))
+        found(a, "H9", r->what.payment, "its refund and the outbox disagree");
+    if (money && !back && !o && released(a, r->what.order))
+        found(a, "H9", r->what.payment, "set aside for a RELEASED reservation, and not given back");
+    if (aside && !back && !person_called(a, r->what.payment))
+        found(a, "money", r->what.payment, "set aside, and no person was called");
+}
+
+static void judge_paid(struct audit *a, const struct sim_order *o)
+{
+    const struct sku *sku = NULL;
+    const struct sim_payment *by = NULL;
+    for (size_t i = 0; i < a->books->activity_count; i++)
+        for (size_t s = 0; s < a->books->activities[i]->sku_count; s++)
+            if (str_eq(a->books->activities[i]->activity, o->order.activity) && str_eq(a->books->activities[i]->skus[s].sku, o->order.sku))
+                sku = &a->books->activities[i]->skus[s];
+    if (sku && (o->order.amount != sku->price || !str_eq(o->order.currency, sku->currency)))
+        found(a, "money", o->order.order, "does not cost what the item does");
+    for (size_t i = 0; i < a->books->payment_count && o->payment.len > 0; i++)
+        if (str_eq(a->books->payments[i]->record.what.payment, o->payment))
+            by = a->books->payments[i];
+    const struct payment_record *r = by ? &by->record : NULL;
+    bool good = r && r->what.result == PAYMENT_SUCCESS && r->disposition == REASON_PAYMENT_APPLIED && str_eq(r->what.order, o->order.order) &&
+                r->what.amount == o->order.amount && str_eq(r->what.currency, o->order.currency);
+    if ((o->order.state == ORDER_PAID && !good) || (o->order.state != ORDER_PAID && o->payment.len > 0))
+        found(a, "H8", o->order.order, "PAID, and not by one payment that succeeded");
+}
+
+/* Per currency: what came in = paid orders + refunds + what is set aside. */
+struct till {
+    struct str currency;
+    int64_t came, gone;
+};
+static struct till *till_of(struct till *tills, size_t *count, struct str currency)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (str_eq(tills[i].currency, currency))
+            return &tills[i];
+    tills[*count].currency = currency;
+    return &tills[(*count)++];
+}
+
+static void judge_money(struct audit *a)
+{
+    struct till *tills = sim_array(a->ground, struct till, a->books->order_count + a->books->payment_count + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < a->books->payment_count; i++) {
+        const struct sim_payment *p = a->books->payments[i];
+        const struct sim_order *o = order_named(a, p->record.what.order);
+        if (a->activity.len > 0 && (!o || !concerns(a, o->order.activity)))
+            continue;
+        judge_payment(a, o, p);
+        if (p->record.what.result != PAYMENT_SUCCESS)
+            continue;
+        struct till *t = till_of(tills, &count, p->record.what.currency);
+        t->came += p->record.what.amount;
+        if (p->record.refund != REFUND_NONE || p->record.disposition == REASON_PAYMENT_QUARANTINED)
+            t->gone += p->record.what.amount;
+    }
+    for (size_t i = 0; i < a->books->order_count; i++) {
+        const struct sim_order *o = a->books->orders[i];
+        if (!concerns(a, o->order.activity))
+            continue;
+        judge_paid(a, o);
+        if (o->order.state == ORDER_PAID)
+            till_of(tills, &count, o->order.currency)->gone += o->order.amount;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (tills[i].came != tills[i].gone)
+            found(a, "money", tills[i].currency, "what came in is not paid orders + refunds + set aside");
 }
 
 /* At every prefix of the journal: a unit is consumed at most once until it is freed, and its generations only grow. */
@@ -176,6 +310,7 @@ struct audit_answer sim_books_audit(const struct sim_books *b, struct str activi
     judge_orders(&a);
     judge_verdicts(&a);
     judge_journal(&a);
+    judge_money(&a);
     list_each(at, &b->outbox) {
         const struct sim_row *row = list_entry(at, struct sim_row, link);
         a.answer.outbox += activity.len == 0 || (row->activity && str_eq(row->activity->activity, activity));

@@ -11,7 +11,10 @@ CREATE OR REPLACE FUNCTION audit_findings(p_activity text) RETURNS TABLE (f_rule
        x AS MATERIALIZED (SELECT * FROM consumer_inbox WHERE p_activity = '' OR activity_id = p_activity),
        t AS MATERIALIZED (SELECT * FROM inventory_token WHERE p_activity = '' OR activity_id = p_activity),
        s AS MATERIALIZED (SELECT * FROM activity_sku WHERE p_activity = '' OR activity_id = p_activity),
-       held AS MATERIALIZED (SELECT * FROM o WHERE status <> 'CANCELED')
+       held AS MATERIALIZED (SELECT * FROM o WHERE status <> 'CANCELED'),
+       -- a payment belongs to its order's activity; one of an order that does not exist, to all of them together
+       p AS MATERIALIZED (SELECT p.*, o.status, o.order_id IS NOT NULL AS ordered, o.status = 'PAID' AND o.payment_id = p.payment_id AS pays
+                          FROM payment_record p LEFT JOIN o USING (order_id) WHERE p_activity = '' OR o.order_id IS NOT NULL)
   SELECT * FROM (
     SELECT 'H1' AS rule, s.activity_id || '/' || s.sku_id AS subject, 'effective orders ' || count(h.order_id) || ' of stock ' || s.stock AS detail
     FROM s LEFT JOIN held h USING (activity_id, sku_id) GROUP BY s.activity_id, s.sku_id, s.stock HAVING count(h.order_id) > s.stock
@@ -63,13 +66,44 @@ CREATE OR REPLACE FUNCTION audit_findings(p_activity text) RETURNS TABLE (f_rule
     SELECT 'H7', o.order_id, 'its reservation ' || o.reservation_id || ' is ' || coalesce(x.outcome, 'not decided')
     FROM o LEFT JOIN x USING (reservation_id) WHERE x.outcome IS DISTINCT FROM 'ORDERED'
     UNION ALL
-    SELECT 'H8', o.order_id, 'a payment was applied, the order is ' || o.status FROM o JOIN payment_record p USING (order_id)
-    WHERE p.disposition = 'PAYMENT_APPLIED' AND p.result = 'SUCCESS' AND o.status <> 'PAID'
+    SELECT 'H8', p.order_id, 'a payment was applied, the order is ' || p.status FROM p
+    WHERE p.disposition = 'PAYMENT_APPLIED' AND p.result = 'SUCCESS' AND p.ordered AND p.status <> 'PAID'
     UNION ALL
-    SELECT 'H9', p.payment_id, 'money for order ' || p.order_id || ' (' || o.status || ') and no refund was asked for'
-    FROM payment_record p JOIN o USING (order_id)
-    WHERE p.result = 'SUCCESS' AND p.refund_status = 'NONE' AND p.disposition IN ('PAYMENT_APPLIED', 'PAYMENT_AFTER_CANCEL', 'PAYMENT_EXTRA')
-      AND (o.status = 'CANCELED' OR o.payment_id IS DISTINCT FROM p.payment_id)
+    SELECT 'H8', o.order_id, 'paid ' || o.amount || ' ' || o.currency || coalesce(' by ' || o.payment_id || ', which is ' || p.result || ' ' || p.amount || ' ' || p.currency, ' by nothing')
+    FROM o LEFT JOIN p ON p.payment_id = o.payment_id AND p.order_id = o.order_id
+    WHERE o.status = 'PAID' AND (p.payment_id IS NULL OR p.result <> 'SUCCESS' OR p.disposition <> 'PAYMENT_APPLIED' OR p.amount <> o.amount OR p.currency <> o.currency)
+    UNION ALL
+    SELECT 'H8', o.order_id, 'names payment ' || o.payment_id || ' and is ' || o.status FROM o WHERE o.payment_id IS NOT NULL AND o.status <> 'PAID'
+    UNION ALL
+    SELECT 'H9', p.payment_id, 'money for order ' || p.order_id || ' (' || p.status || ') and no refund was asked for'
+    FROM p WHERE p.result = 'SUCCESS' AND p.refund_status = 'NONE' AND p.disposition <> 'PAYMENT_QUARANTINED' AND NOT p.pays
+    UNION ALL
+    SELECT 'H9', p.payment_id, 'refunded, and ' || CASE WHEN p.pays THEN 'it pays order ' || p.order_id ELSE 'it never succeeded' END
+    FROM p WHERE p.refund_status <> 'NONE' AND (p.pays OR p.result <> 'SUCCESS')
+    UNION ALL
+    SELECT 'H9', p.payment_id, 'its refund is ' || p.refund_status || ' and ' || CASE WHEN b.key IS NULL THEN 'nothing' ELSE 'still something' END || ' of it is in the outbox'
+    FROM p LEFT JOIN outbox b ON b.key = 'REFUND:' || p.payment_id WHERE (p.refund_status = 'REQUESTED') <> (b.key IS NOT NULL)
+    UNION ALL
+    SELECT 'H9', substr(b.key, 8), 'a refund without a payment' FROM outbox b
+    WHERE p_activity = '' AND b.kind = 'REFUND' AND NOT EXISTS (SELECT FROM payment_record q WHERE q.payment_id = b.subject)
+    UNION ALL
+    SELECT 'H9', p.payment_id, 'set aside for order ' || p.order_id || ', whose reservation is RELEASED, and not given back'
+    FROM p JOIN consumer_inbox r ON r.reservation_id = reservation_of(p.order_id)
+    WHERE p.result = 'SUCCESS' AND p.refund_status = 'NONE' AND NOT p.ordered AND r.outcome = 'RELEASED'
+    UNION ALL
+    SELECT 'money', p.payment_id, 'set aside, and no person was called' FROM p
+    WHERE p.disposition = 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE' AND NOT EXISTS (SELECT FROM review v WHERE v.payment_id = p.payment_id)
+    UNION ALL
+    SELECT 'money', o.order_id, 'costs ' || o.amount || ' ' || o.currency || ', the item ' || s.price || ' ' || s.currency
+    FROM o JOIN s USING (activity_id, sku_id) WHERE o.amount <> s.price OR o.currency <> s.currency
+    UNION ALL
+    SELECT 'money', m.currency, 'came in ' || m.came || '; paid orders ' || m.paid || ' + refunds ' || m.refunds || ' + set aside ' || m.aside || ' = ' || m.paid + m.refunds + m.aside
+    FROM (SELECT c.currency, sum(c.came) AS came, sum(c.paid) AS paid, sum(c.refunds) AS refunds, sum(c.aside) AS aside FROM (
+            SELECT p.currency, p.amount::numeric AS came, 0::numeric AS paid, CASE WHEN p.refund_status <> 'NONE' THEN p.amount ELSE 0 END AS refunds,
+                   CASE WHEN p.refund_status = 'NONE' AND p.disposition = 'PAYMENT_QUARANTINED' THEN p.amount ELSE 0 END AS aside
+            FROM p WHERE p.result = 'SUCCESS'
+            UNION ALL SELECT o.currency, 0, o.amount, 0, 0 FROM o WHERE o.status = 'PAID') c GROUP BY c.currency) m
+    WHERE m.came <> m.paid + m.refunds + m.aside
     UNION ALL
     SELECT 'H10', s.activity_id || '/' || s.sku_id, 'units ' || count(t.unit) || ' of stock ' || s.stock
     FROM s LEFT JOIN t ON t.activity_id = s.activity_id AND t.sku_id = s.sku_id AND t.unit BETWEEN s.unit_first AND s.unit_first + s.stock - 1

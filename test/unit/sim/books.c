@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -58,6 +59,86 @@ static void paid_and_cancelled(struct sim_books *b) { b->orders[2]->order.paid_m
 static void free_and_ordered(struct sim_books *b) { b->units[3].consumed = false; }
 static void consumed_by_nobody(struct sim_books *b) { b->units[5].consumed = true; }
 static void a_unit_lost(struct sim_books *b) { b->unit_count--; }
+
+/* ---- money ---- */
+
+static struct pay_item callback(const char *webhook, const char *payment, const char *order, int64_t amount)
+{
+    struct pay_item item = {.webhook = str_of(webhook), .body = str_of(webhook), .what = {.payment = str_of(payment), .order = str_of(order), .result = PAYMENT_SUCCESS,
+                            .amount = amount, .currency = str_lit("CNY"), .channel = str_lit("card"), .occurred_ms = 1}};
+    memcpy(item.digest, webhook, strlen(webhook));
+    return item;
+}
+
+/* Of the four orders one is paid, one is paid twice, one is cancelled and paid, one has the wrong amount set aside. */
+static struct sim_books *paid(void)
+{
+    struct sim_books *b = sold();
+    struct pay_verdict verdicts[8];
+    struct cancel_verdict canceled;
+    sim_books_cancel(b, &(struct cancel_ask){.items = &(struct cancel_item){.order = str_lit("ord_2")}, .count = 1, .why = REASON_CANCELED}, 7, &canceled);
+    struct pay_item items[] = {callback("w0", "p0", "ord_0", 100), callback("w1", "p1", "ord_1", 100), callback("w2", "p2", "ord_1", 100),
+                               callback("w3", "p3", "ord_2", 100), callback("w4", "p4", "ord_3", 1), callback("w5", "p5", "ord_gone", 100)};
+    static const enum reason want[] = {REASON_PAYMENT_APPLIED, REASON_PAYMENT_APPLIED, REASON_PAYMENT_EXTRA, REASON_PAYMENT_AFTER_CANCEL, REASON_PAYMENT_QUARANTINED,
+                                       REASON_PAYMENT_QUARANTINED};
+    assert_int_equal(sim_books_pay(b, &(struct pay_ask){.items = items, .count = countof(items)}, 8, verdicts), REASON_OK);
+    for (size_t i = 0; i < countof(items); i++)
+        assert_int_equal(verdicts[i].outcome, want[i]);
+    return b;
+}
+
+static void paid_by_nothing(struct sim_books *b) { b->orders[0]->payment = str_lit("ghost"); }
+static void paid_too_little(struct sim_books *b) { b->payments[0]->record.what.amount = 99; }
+static void paid_and_turned(struct sim_books *b) { b->orders[0]->order.state = ORDER_CREATED; }
+static void extra_kept(struct sim_books *b) { b->payments[2]->record.refund = REFUND_NONE; }
+static void late_money_kept(struct sim_books *b) { b->payments[3]->record.refund = REFUND_NONE; }
+static void the_payer_refunded(struct sim_books *b) { b->payments[0]->record.refund = REFUND_DONE; }
+static void a_failure_refunded(struct sim_books *b) { b->payments[3]->record.what.result = PAYMENT_FAILED; }
+static void a_refund_lost(struct sim_books *b)
+{
+    list_each(at, &b->outbox) {
+        struct sim_row *row = list_entry(at, struct sim_row, link);
+        if (row->refund == b->payments[2])
+            row->kind = OUTBOX_EVENT;
+    }
+}
+static void a_refund_twice(struct sim_books *b) { b->payments[2]->record.refund = REFUND_DONE; }
+static void released_money_kept(struct sim_books *b) { b->payments[5]->record.refund = REFUND_NONE; }
+static void nobody_called(struct sim_books *b) { b->reviews[0]->payment.payment = str_lit("other"); }
+static void a_wrong_price(struct sim_books *b) { b->orders[3]->order.amount = 5; }
+static void sums_apart(struct sim_books *b) { b->payments[4]->record.disposition = REASON_PAYMENT_APPLIED; }
+static void cancelled_and_not_raised(struct sim_books *b) { b->units[2].token.generation = 1; }
+
+static void each_rule_of_money_names_the_row(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*plant)(struct sim_books *);
+        const char *rule, *subject;
+    } plants[] = {
+        {paid_by_nothing, "H8", "ord_0"}, {paid_by_nothing, "H9", "p0"},      {paid_too_little, "H8", "ord_0"},     {paid_and_turned, "H8", "ord_0"},
+        {extra_kept, "H9", "p2"},         {late_money_kept, "H9", "p3"},      {the_payer_refunded, "H9", "p0"},     {a_failure_refunded, "H9", "p3"},
+        {a_refund_lost, "H9", "p2"},      {a_refund_twice, "H9", "p2"},       {released_money_kept, "H9", "p5"},    {nobody_called, "money", "p4"},
+        {a_wrong_price, "money", "ord_3"}, {sums_apart, "money", "CNY"},      {paid_too_little, "money", "CNY"},    {cancelled_and_not_raised, "H6", "token_000003-1"},
+    };
+    for (size_t i = 0; i < countof(plants); i++) {
+        struct sim_books *b = paid();
+        struct sim_ground ground = {0};
+        assert_int_equal(sim_books_audit(b, (struct str){0}, &ground).count, 0);
+        assert_int_equal(sim_books_audit(b, str_lit("A"), &ground).count, 0);
+        plants[i].plant(b);
+        struct audit_answer a = sim_books_audit(b, (struct str){0}, &ground);
+        bool named = false;
+        for (size_t f = 0; f < a.count; f++)
+            named |= str_eq(a.findings[f].rule, str_of(plants[i].rule)) && str_eq(a.findings[f].subject, str_of(plants[i].subject));
+        if (!named)
+            print_message("plant %zu: %s %s not found among %zu findings\n", i, plants[i].rule, plants[i].subject, a.count);
+        assert_true(named);
+        sim_ground_free(&ground);
+        sim_books_end(b);
+        free(b);
+    }
+}
 
 static void each_rule_names_the_row_that_breaks_it(void **state)
 {
@@ -125,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_names_the_row_that_breaks_it),
+        cmocka_unit_test(each_rule_of_money_names_the_row),
         cmocka_unit_test(a_row_told_again_survives_its_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
