@@ -7,9 +7,75 @@
 -- and SKU; a released unit has its next generation and its return queued in the same transaction.
 -- Look-ups per item are written as subqueries of their own (LIMIT 1, IS NULL), which the planner may not turn into a join over the whole table.
 -- Locks: offsets → inbox → requests → units → orders → outbox, each in order of its key.
-CREATE OR REPLACE FUNCTION place_orders(
-  p_group text, p_owner text,
-  q_broker text[], q_topic text[], q_number integer[], q_from bigint[], q_to bigint[], q_identity text[],
+
+-- place_usual: the usual batch, where nothing collides: all items of `i_new` become orders. False: something is in the way, and nothing has happened.
+-- It is a subtransaction: an insert that need not ask every unique index first, nor be able to take itself back, costs half; a key that is
+-- taken, a unit that is not as its message says, a request that was refused before make it as if it had never been. Steps and locks are those of
+-- place_carefully. Its rows bear the number of the subtransaction: nothing here may ask by it who wrote them.
+CREATE OR REPLACE FUNCTION place_usual(
+  p_group text,
+  i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
+  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[], i_new boolean[], i_news integer)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  rows integer;
+BEGIN
+  INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch,
+                              created_at, outcome)
+  SELECT i.reservation, p_group, i.message, i.activity, i.sku, i.usr, i.request, i.unit, i.generation, i.epoch,
+         to_timestamp(i.created / 1000.0::float8), 'ORDERED'
+  FROM unnest(i_reservation, i_message, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_epoch, i_created, i_new)
+    i(reservation, message, activity, sku, usr, request, unit, generation, epoch, created, new)
+  WHERE i.new ORDER BY i.reservation COLLATE "C";
+
+  PERFORM pg_advisory_xact_lock(k.key) FROM (
+    SELECT DISTINCT request_key(i.activity, i.usr, i.request) AS key FROM unnest(i_activity, i_user, i_request, i_new) i(activity, usr, request, new)
+    WHERE i.new ORDER BY key) k;
+
+  WITH held AS MATERIALIZED (
+    SELECT t.generation = i.generation AND t.status = 'AVAILABLE' AS matches
+    FROM unnest(i_unit, i_generation, i_activity, i_sku, i_new) i(unit, generation, activity, sku, new)
+    JOIN inventory_token t ON t.unit = i.unit AND t.activity_id = i.activity AND t.sku_id = i.sku
+    WHERE i.new ORDER BY t.unit FOR UPDATE OF t)
+  SELECT count(*) FILTER (WHERE matches) INTO rows FROM held;
+  IF rows <> i_news THEN
+    RAISE EXCEPTION 'a unit is not as its message says' USING ERRCODE = 'SK001';
+  END IF;
+
+  INSERT INTO orders (order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline)
+  SELECT order_name(i.reservation), i.request, i.reservation, i.activity, i.sku, i.usr, i.unit, i.generation, s.price, s.currency,
+         now() + make_interval(secs => a.pay_timeout_s)
+  FROM unnest(i_reservation, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_new)
+    i(reservation, activity, sku, usr, request, unit, generation, new)
+  JOIN activity_sku s ON s.activity_id = i.activity AND s.sku_id = i.sku
+  JOIN activity a ON a.activity_id = i.activity
+  WHERE i.new
+    AND (SELECT x.outcome FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
+         AND x.outcome = 'RELEASED' LIMIT 1) IS NULL
+  ORDER BY i.activity COLLATE "C", i.usr COLLATE "C", i.sku COLLATE "C";
+  GET DIAGNOSTICS rows = ROW_COUNT;
+  IF rows <> i_news THEN
+    RAISE EXCEPTION 'a request was refused before' USING ERRCODE = 'SK001';
+  END IF;
+
+  UPDATE inventory_token t SET status = 'CONSUMED', reservation_id = p.id, consumed_at = now(), updated_at = now()
+  FROM unnest(i_unit, i_generation, i_reservation, i_new) p(unit, generation, id, new)
+  WHERE p.new AND t.unit = p.unit AND t.generation = p.generation AND t.status = 'AVAILABLE';
+  GET DIAGNOSTICS rows = ROW_COUNT;
+  IF rows <> i_news THEN
+    RAISE EXCEPTION 'two items name one unit' USING ERRCODE = 'SK001';
+  END IF;
+  INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id)
+  SELECT p.unit, p.generation, 'CONSUMED', -1, p.id FROM unnest(i_unit, i_generation, i_reservation, i_new) p(unit, generation, id, new) WHERE p.new;
+  RETURN true;
+EXCEPTION WHEN unique_violation OR SQLSTATE 'SK001' THEN
+  RETURN false;
+END $$;
+
+-- place_carefully: the same for any batch, step by step (2 to 8 of protocol §6), with a verdict for each item whatever it met.
+CREATE OR REPLACE FUNCTION place_carefully(
+  p_group text,
   i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
   i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[])
 RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_order text, v_superseded_by text, v_regressed boolean)
@@ -29,33 +95,9 @@ DECLARE
   placed_id text[];              -- orders inserted by us
   placed_unit bigint[];
   placed_generation integer[];
-  placed_activity text[];
   released_id text[];
   regressed boolean := false;
 BEGIN
-  -- 1. the offsets, all or nothing
-  IF cardinality(q_topic) > 0 THEN
-    SELECT count(*) INTO rows FROM (
-      SELECT o.next, q.come_from FROM consumer_offset o
-      JOIN unnest(q_broker, q_topic, q_number, q_from) q(broker, topic, number, come_from)
-        ON o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number
-      WHERE o.consumer_group = p_group
-      ORDER BY o.broker, o.topic, o.queue FOR UPDATE OF o) held
-    WHERE held.next = held.come_from;
-    IF rows <> cardinality(q_topic) THEN
-      RETURN QUERY SELECT 'QUEUE_LOST', NULL::text, false, NULL::text, NULL::text, false;
-      RETURN;
-    END IF;
-    UPDATE consumer_offset o
-    SET next = q.go_to, identity = q.identity, updated_at = now(),
-        leased_until = CASE WHEN o.owner = p_owner THEN now() + interval '3 s' ELSE o.leased_until END
-    FROM unnest(q_broker, q_topic, q_number, q_to, q_identity) q(broker, topic, number, go_to, identity)
-    WHERE o.consumer_group = p_group AND o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number;
-  END IF;
-  IF n = 0 THEN
-    RETURN;
-  END IF;
-
   -- 2. the verdicts: who inserts first has decided
   INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch,
                               created_at, outcome)
@@ -116,9 +158,9 @@ BEGIN
         AND (SELECT x.outcome FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
              AND x.outcome = 'RELEASED' LIMIT 1) IS NULL
       ORDER BY i.activity COLLATE "C", i.usr COLLATE "C", i.sku COLLATE "C", i.ordinal
-      ON CONFLICT DO NOTHING RETURNING reservation_id, unit, generation, activity_id)
-    SELECT array_agg(reservation_id), array_agg(unit), array_agg(generation), array_agg(activity_id)
-    INTO placed_id, placed_unit, placed_generation, placed_activity FROM placed;
+      ON CONFLICT DO NOTHING RETURNING reservation_id, unit, generation)
+    SELECT array_agg(reservation_id), array_agg(unit), array_agg(generation)
+    INTO placed_id, placed_unit, placed_generation FROM placed;
 
     -- 5. their units
     IF placed_id IS NOT NULL THEN
@@ -132,18 +174,6 @@ BEGIN
       INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id)
       SELECT p.unit, p.generation, 'CONSUMED', -1, p.id FROM unnest(placed_unit, placed_generation, placed_id) p(unit, generation, id);
     END IF;
-  END IF;
-
-  -- the usual case: every item is a new order
-  IF cardinality(placed_id) = n THEN
-    INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
-    SELECT k.prefix || p.id, k.kind, CASE k.kind WHEN 'STATUS' THEN p.activity END, p.id, k.subject
-    FROM unnest(placed_id, placed_activity) p(id, activity),
-         (VALUES ('STATUS', 'STATUS:', NULL), ('EVENT', 'EVENT:ORDER_CREATED:', 'ORDER_CREATED')) k(kind, prefix, subject)
-    ORDER BY k.prefix COLLATE "C", p.id COLLATE "C"
-    ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
-    RETURN QUERY SELECT 'ORDERED', NULL::text, true, order_name(i.id), NULL::text, false FROM unnest(i_reservation) i(id);
-    RETURN;
   END IF;
 
   -- 6. fresh − placed: released, each with its own reason
@@ -198,4 +228,65 @@ BEGIN
     FROM unnest(i_reservation, is_fresh) WITH ORDINALITY i(reservation, fresh, ordinal)
     LEFT JOIN consumer_inbox x ON x.reservation_id = i.reservation
     ORDER BY i.ordinal;
+END $$;
+
+CREATE OR REPLACE FUNCTION place_orders(
+  p_group text, p_owner text,
+  q_broker text[], q_topic text[], q_number integer[], q_from bigint[], q_to bigint[], q_identity text[],
+  i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
+  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[])
+RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_order text, v_superseded_by text, v_regressed boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  n integer := cardinality(i_reservation);
+  rows integer;
+  news integer;
+  is_new boolean[];    -- per ordinal: no verdict of it stands, and it is the first of its reservation in the batch
+BEGIN
+  -- 1. the offsets, all or nothing
+  IF cardinality(q_topic) > 0 THEN
+    SELECT count(*) INTO rows FROM (
+      SELECT o.next, q.come_from FROM consumer_offset o
+      JOIN unnest(q_broker, q_topic, q_number, q_from) q(broker, topic, number, come_from)
+        ON o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number
+      WHERE o.consumer_group = p_group
+      ORDER BY o.broker, o.topic, o.queue FOR UPDATE OF o) held
+    WHERE held.next = held.come_from;
+    IF rows <> cardinality(q_topic) THEN
+      RETURN QUERY SELECT 'QUEUE_LOST', NULL::text, false, NULL::text, NULL::text, false;
+      RETURN;
+    END IF;
+    UPDATE consumer_offset o
+    SET next = q.go_to, identity = q.identity, updated_at = now(),
+        leased_until = CASE WHEN o.owner = p_owner THEN now() + interval '3 s' ELSE o.leased_until END
+    FROM unnest(q_broker, q_topic, q_number, q_to, q_identity) q(broker, topic, number, go_to, identity)
+    WHERE o.consumer_group = p_group AND o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number;
+  END IF;
+  IF n = 0 THEN
+    RETURN;
+  END IF;
+
+  SELECT array_agg(i.new ORDER BY i.ordinal), count(*) FILTER (WHERE i.new) INTO is_new, news FROM (
+    SELECT i.ordinal, row_number() OVER (PARTITION BY i.reservation ORDER BY i.ordinal) = 1
+           AND (SELECT x.outcome FROM consumer_inbox x WHERE x.reservation_id = i.reservation) IS NULL AS new
+    FROM unnest(i_reservation) WITH ORDINALITY i(reservation, ordinal)) i;
+  IF news = 0 OR NOT place_usual(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch, i_created,
+                                 is_new, news) THEN
+    RETURN QUERY SELECT * FROM place_carefully(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch,
+                                               i_created);
+  ELSIF news = n THEN
+    PERFORM orders_tell(i_reservation, i_activity);
+    RETURN QUERY SELECT 'ORDERED', NULL::text, true, order_name(i.id), NULL::text, false FROM unnest(i_reservation) i(id);
+  ELSE    -- what was decided before is told again
+    PERFORM orders_tell(ARRAY(SELECT i.id FROM unnest(i_reservation, is_new) i(id, new) WHERE i.new),
+                        ARRAY(SELECT i.activity FROM unnest(i_activity, is_new) i(activity, new) WHERE i.new));
+    PERFORM outbox_tell(ARRAY(SELECT i.id FROM unnest(i_reservation) i(id) EXCEPT SELECT i.id FROM unnest(i_reservation, is_new) i(id, new) WHERE i.new),
+                        NULL, NULL);
+    RETURN QUERY
+      SELECT x.outcome, x.reason, i.new, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END, x.superseded_by, false
+      FROM unnest(i_reservation, is_new) WITH ORDINALITY i(reservation, new, ordinal)
+      JOIN consumer_inbox x ON x.reservation_id = i.reservation
+      ORDER BY i.ordinal;
+  END IF;
 END $$;

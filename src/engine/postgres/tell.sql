@@ -79,3 +79,14 @@ BEGIN
   ORDER BY q.key COLLATE "C"
   ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
 END $$;
+
+-- orders_tell(ids, activities): as outbox_tell of orders created by this transaction and nothing else.
+CREATE OR REPLACE FUNCTION orders_tell(p_ids text[], p_activities text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
+  SELECT k.prefix || p.id, k.kind, CASE k.kind WHEN 'STATUS' THEN p.activity END, p.id, k.subject
+  FROM unnest(p_ids, p_activities) p(id, activity),
+       (VALUES ('STATUS', 'STATUS:', NULL), ('EVENT', 'EVENT:ORDER_CREATED:', 'ORDER_CREATED')) k(kind, prefix, subject)
+  ORDER BY k.prefix COLLATE "C", p.id COLLATE "C"
+  ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+END $$;
