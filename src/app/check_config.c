@@ -113,7 +113,7 @@ int verb_check_config(const struct call *c)
         print_table(&config);
     fprintf(stderr, STR_FMT, STR_ARG(buf_str(&complaints)));
     if (result == CONFIG_GOOD && config_development_keys(&config))
-        fputs("note: ids.keys or qualification.keys are the development ones, which everybody knows\n", stderr);
+        fputs("note: ids.keys, qualification.keys or payment.webhook_keys are the development ones, which everybody knows\n", stderr);
     buf_free(&complaints);
     config_free(&config);
     return result == CONFIG_GOOD ? LEAVE_DONE : result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;

@@ -285,6 +285,18 @@ static void check_items(struct loading *l, enum setting s, const char *text, siz
         complain_value(l, s, expected);
 }
 
+/* As text: whether a key can be used is app/webhook.c's to say, which reads them. */
+static void check_webhook_keys(struct loading *l)
+{
+    const char *expected = "whsec_ and the base64 of 24 to 64 bytes; several with commas between";
+    struct str item;
+    for (size_t n = 0; (item = config_item(l->config->payment_webhook_keys, n)).ptr; n++) {
+        bool good = str_starts(item, str_lit("whsec_")) && item.len >= 38 && item.len <= 94 && (item.len - 6) % 4 == 0;
+        if (!good || n == 8)
+            return complain_value(l, SETTING_payment_webhook_keys, expected);
+    }
+}
+
 /* "host:port" with ; or , between: every one of them, for a server left out in silence is missed only when the others are gone. */
 static bool name_servers(struct str list)
 {
@@ -342,7 +354,7 @@ static bool unsafe(struct loading *l)
         found = true;
     }
     if (c->auth_mode == AUTH_JWT && config_development_keys(c)) {
-        buf_add_str(l->complaints, str_lit("ids.keys, ids.user_key, qualification.keys: the development keys are public; with auth.mode=jwt all must be your own\n"));
+        buf_add_str(l->complaints, str_lit("ids.keys, ids.user_key, qualification.keys, payment.webhook_keys: the development keys are public; with auth.mode=jwt all must be your own\n"));
         found = true;
     }
     if (c->auth_mode == AUTH_JWT && c->auth_jwt_keys[0] == 0) {
@@ -363,6 +375,7 @@ static void check_together(struct loading *l)
     check_items(l, SETTING_ids_keys, c->ids_keys, 2, false, "one or two secrets of 16 bytes or more, with a comma between");
     check_items(l, SETTING_qualification_keys, c->qualification_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
     check_items(l, SETTING_auth_jwt_keys, c->auth_jwt_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
+    check_webhook_keys(l);
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
     check_engines(l);
@@ -500,5 +513,6 @@ enum severity config_log_level(const struct config *c)
 bool config_development_keys(const struct config *c)
 {
     return strcmp(c->ids_keys, rows[SETTING_ids_keys].value) == 0 || strcmp(c->ids_user_key, rows[SETTING_ids_user_key].value) == 0 ||
-           strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0;
+           strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0 ||
+           strcmp(c->payment_webhook_keys, rows[SETTING_payment_webhook_keys].value) == 0;
 }

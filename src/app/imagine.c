@@ -3,6 +3,7 @@
 
 #include "await.h"
 #include "check.h"
+#include "hint.h"
 #include "message.h"
 #include "relay.h"
 #include "system_clock.h"
@@ -24,11 +25,12 @@ static void close_imagined(struct ports *p)
 
 void imagine_ports(struct imagined *i, struct ports *p, uv_loop_t *loop, uint64_t seed)
 {
-    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC)};
+    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
     struct await created = AWAIT();
     *p = (struct ports){.loop = loop, .clock = system_clock_open(loop), .random = system_random_open(), .close = close_imagined};
     sim_store_world_init(&i->stores, seed);
     sim_bus_world_init(&i->buses, p->clock);
+    i->buses.chance = p->random;
     sim_ledger_world_init(&i->ledgers);
     sim_store_open(&i->store, &i->stores, p->clock);
     sim_bus_open(&i->bus, &i->buses, p->clock);

@@ -3,6 +3,7 @@
 
 #include "await.h"
 #include "check.h"
+#include "hint.h"
 #include "message.h"
 #include "postgres.h"
 #include "redis.h"
@@ -23,7 +24,7 @@ static struct store *open_store(uv_loop_t *loop, const struct config *c)
 
 static struct bus *open_bus(uv_loop_t *loop, const struct config *c)
 {
-    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC)};
+    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
     return rocketmq_open(&(struct rocketmq_options){
         .loop = loop, .name_servers = str_of(c->rocketmq_namesrv), .group = str_lit(MESSAGE_GROUP), .topics = topics, .topic_count = countof(topics),
         .send_ms = (uint32_t)c->rocketmq_send_ms, .ask_ms = (uint32_t)c->rocketmq_timeout_ms, .drain_ms = (uint32_t)c->drain_timeout_ms + 1,

@@ -9,10 +9,12 @@
 #include "json.h"
 #include "jwt.h"
 #include "metric.h"
+#include "payment.h"
 #include "problem.h"
 #include "public_body.h"
 #include "qualification.h"
 #include "request.h"
+#include "webhook.h"
 
 extern const unsigned char openapi[];
 extern const size_t openapi_size;
@@ -23,6 +25,7 @@ extern const size_t openapi_size;
 #define STREAM_MAX_US 120000000u      /* then it ends, and the client comes again by itself */
 #define STREAM_RETRY_US 1000000u      /* after a look that found no answer */
 #define BODY_MAX 4096                 /* of an answer made on the stack */
+#define REFUNDS_MAX 2560              /* of it, the refunds of an order */
 
 /* A refusal without detail: body before and after the request_id. */
 struct refusal {
@@ -54,8 +57,11 @@ struct call {
     union {
         struct take take;
         struct query query;
+        struct payment_callback callback;
+        struct payment_cancel cancel;
     };
-    bool taking, asking, reading;     /* what is with core: one of the two, or the list of activities */
+    bool taking, asking, paying, canceling, reading;    /* what is with core: one of the four, or the list of activities */
+    struct str refunds;               /* of an order: JSON, or empty */
     struct catalog_wait catalog;
     struct str activity;
     /* an event stream */
@@ -340,6 +346,10 @@ static void let_go(struct call *c)
         reservation_let_go(&c->take);
     if (c->asking)
         query_let_go(&c->query);
+    if (c->paying)
+        payment_let_go(&c->callback);
+    if (c->canceling)
+        payment_cancel_let_go(&c->cancel);
     if (c->reading)
         catalog_let_go(&c->catalog);
     clock_unset(c->api->clock, &c->rest);
@@ -364,7 +374,7 @@ static void answer_query(struct call *c)
         return;
     }
     if (q->by == QUERY_ORDER)
-        public_body_order(&body, &q->order);
+        public_body_order(&body, &q->order, c->refunds);
     else
         public_body_reservation(&body, &q->view);
     answer_json(c, 200, REASON_OK, &body, str_lit("Cache-Control: no-store\r\n"));
@@ -422,12 +432,131 @@ static void route_REQUEST(struct call *c, struct str id)
         ask(c);
 }
 
+/* Texts of what was paid live only now; the refunds among it are put into words at once. */
+static void order_paid(struct query *q, const struct payment_record *payments, size_t count)
+{
+    struct call *c = container_of(q, struct call, query);
+    char *memory = arena_take(&c->x->arena, REFUNDS_MAX);
+    check(memory != NULL);    /* the arena was made for it */
+    struct buf out = buf_fixed(memory, REFUNDS_MAX);
+    public_body_refunds(&out, payments, count);
+    c->refunds = buf_str(&out);
+}
+
 static void route_ORDER(struct call *c, struct str id)
 {
     if (!prepare(c, QUERY_ORDER, id, queried))
         return;
     c->query.wait_ms = 0;
+    c->query.payments = order_paid;
     ask(c);
+}
+
+/* ---- cancels ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_cancel(struct call *c)
+{
+    char memory[BODY_MAX / 4];
+    struct buf body = buf_fixed(memory, sizeof memory);
+    enum reason reason = c->cancel.reason;
+    if (reason == REASON_DEPENDENCY_DOWN) {
+        refuse(c, reason, "whether the order is cancelled is not known now: ask again");
+        return;
+    }
+    if (reason != REASON_CANCELED) {
+        refuse(c, reason, NULL);
+        return;
+    }
+    json_open(&body);
+    json_member_str(&body, "order_id", c->cancel.order);
+    json_member_text(&body, "status", order_state_name(ORDER_CANCELED));
+    json_close(&body);
+    answer_json(c, 200, REASON_CANCELED, &body, (struct str){0});
+}
+
+static void canceled(struct payment_cancel *p) { answer_cancel(container_of(p, struct call, cancel)); }
+
+static void route_ORDER_CANCEL(struct call *c, struct str id)
+{
+    bool twice = false;
+    const char *why = NULL;
+    struct str named = http_query(c->x->request, str_lit("user_id"), &twice);
+    c->cancel = (struct payment_cancel){.order = id, .done = canceled};
+    if (str_trim(c->x->request->body).len > 0) {
+        refuse(c, REASON_INVALID_REQUEST, "a cancel has no body");
+        return;
+    }
+    enum reason good = twice ? REASON_INVALID_REQUEST : identify(c, named, &c->cancel.user, &why);
+    if (good != REASON_OK) {
+        refuse(c, good, why ? why : "user_id is there twice");
+        return;
+    }
+    if (payment_cancel_start(c->api->desk, &c->cancel)) {
+        answer_cancel(c);
+        return;
+    }
+    c->canceling = true;
+    list_append(&c->api->out, &c->link);
+}
+
+/* ---- payments ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_callback(struct call *c)
+{
+    const struct payment_callback *p = &c->callback;
+    char memory[BODY_MAX / 4];
+    struct buf body = buf_fixed(memory, sizeof memory);
+    if (p->reason == REASON_INVALID_REQUEST || reason_row(p->reason)->http >= 300) {
+        refuse(c, p->reason, p->reason == REASON_DEPENDENCY_DOWN ? "whether the payment is recorded is not known now: send it again with the same webhook-id" : NULL);
+        return;
+    }
+    json_open(&body);
+    json_member_text(&body, "code", reason_word(p->reason));
+    json_member_str(&body, "payment_id", p->what.payment);
+    json_member_str(&body, "order_id", p->what.order);
+    json_member_bool(&body, "refund", p->refund);
+    json_member_text(&body, "message", reason_row(p->reason)->text);
+    json_close(&body);
+    answer_json(c, 200, p->reason, &body, p->replayed ? str_lit("Idempotency-Replayed: true\r\n") : (struct str){0});
+}
+
+static void paid(struct payment_callback *p) { answer_callback(container_of(p, struct call, callback)); }
+
+/* The signature over the bytes as they came, before anything in them is looked at. */
+static bool signature_holds(struct call *c)
+{
+    static const struct str names[] = {str_lit("webhook-id"), str_lit("webhook-timestamp"), str_lit("webhook-signature")};
+    const struct http_request *r = c->x->request;
+    struct webhook hook = {http_header(r, names[0]), http_header(r, names[1]), http_header(r, names[2])};
+    bool once = true;
+    for (size_t i = 0; i < countof(names); i++)
+        once &= header_once(r, names[i]);
+    c->callback.webhook = hook.id;
+    return once && webhook_verify(c->api->options.config->payment_webhook_keys, &hook, r->body, clock_now_ms(c->api->clock) / 1000);
+}
+
+static void route_PAYMENT_CALLBACK(struct call *c, struct str id)
+{
+    (void)id;
+    c->callback = (struct payment_callback){.body = c->x->request->body, .done = paid};
+    if (!signature_holds(c)) {
+        refuse(c, REASON_SIGNATURE_INVALID, "webhook-id, webhook-timestamp and webhook-signature must be there once each, no more than five minutes old, and made with a key of ours");
+        return;
+    }
+    enum reason good = payment_read(c->callback.body, &c->x->arena, &c->callback.what);
+    if (good != REASON_OK) {    /* signed by the channel, and not what it agreed to send: somebody should know */
+        struct log_line l = log_event(LEVEL_ERROR, "payment_unreadable");
+        log_str(&l, "webhook_id", c->callback.webhook);
+        log_end(&l);
+        refuse(c, good, "payment_id, order_id, result (SUCCESS or FAILED), amount, currency, channel and occurred_at, each once; others are passed over");
+        return;
+    }
+    if (payment_start(c->api->desk, &c->callback)) {
+        answer_callback(c);
+        return;
+    }
+    c->paying = true;
+    list_append(&c->api->out, &c->link);
 }
 
 /* ---- event streams ------------------------------------------------------------------------------------------------------------------ */
@@ -666,6 +795,9 @@ static bool may_listen(struct public_api *a, int *error)
     const struct config *k = a->options.config;
     if (k->auth_mode == AUTH_JWT)
         a->jwt = jwt_keys_open(str_of(k->auth_jwt_keys));
+    *error = -EINVAL;
+    if (!webhook_keys_good(k->payment_webhook_keys))
+        return false;
     *error = k->auth_mode == AUTH_JWT ? -EINVAL : -EPERM;
     return k->auth_mode == AUTH_JWT ? a->jwt != NULL : address_is_loopback(&a->options.listen);
 }

@@ -16,7 +16,7 @@ struct public_options {
 };
 struct public_api;
 /* NULL: *error = -errno where the address cannot be listened at; -EPERM: no authentication, and strangers could come; -EINVAL: auth.jwt_keys
- * cannot be used. */
+ * or payment.webhook_keys cannot be used. */
 struct public_api *public_api_open(uv_loop_t *loop, const struct public_options *options, int *error);
 int public_api_port(const struct public_api *a);
 /* Stops accepting, ends event streams, lets what is under way be answered; done(arg) once nothing is, or after `ms`. Drain the desk too

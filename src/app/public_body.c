@@ -55,7 +55,27 @@ void public_body_reservation(struct buf *out, const struct reservation_view *v)
     json_close(out);
 }
 
-void public_body_order(struct buf *out, const struct order *o)
+void public_body_refunds(struct buf *out, const struct payment_record *payments, size_t count)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct payment_record *p = &payments[i];
+        if (p->refund == REFUND_NONE || out->cap - out->len < 256)
+            continue;
+        if (shown++ == 0)
+            json_open_array(out);
+        json_open(out);
+        json_member_str(out, "payment_id", p->what.payment);
+        json_member_i64(out, "amount", p->what.amount);
+        json_member_str(out, "currency", p->what.currency);
+        json_member_text(out, "status", refund_status_name(p->refund));
+        json_close(out);
+    }
+    if (shown > 0)
+        json_close_array(out);
+}
+
+void public_body_order(struct buf *out, const struct order *o, struct str refunds)
 {
     char token[TOKEN_TEXT];
     json_open(out);
@@ -72,6 +92,10 @@ void public_body_order(struct buf *out, const struct order *o)
     json_maybe_time(out, "paid_at", o->paid_ms);
     json_maybe_time(out, "pay_deadline", o->pay_deadline_ms);
     json_maybe_time(out, "canceled_at", o->canceled_ms);
+    if (refunds.len > 0) {
+        json_key(out, "refunds");
+        json_raw(out, refunds);
+    }
     json_close(out);
 }
 

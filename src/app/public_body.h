@@ -7,6 +7,9 @@
 /* The body of a 2xx answer to POST /v1/reservations: QUEUED, UNCERTAIN, ORDERED, RELEASED. */
 void public_body_take(struct buf *out, const struct take *t);
 void public_body_reservation(struct buf *out, const struct reservation_view *v);
-void public_body_order(struct buf *out, const struct order *o);
+/* `refunds`: what public_body_refunds wrote, or empty. */
+void public_body_order(struct buf *out, const struct order *o, struct str refunds);
+/* The refunds among an order's payments, as an array, as many as fit; nothing where there is none. */
+void public_body_refunds(struct buf *out, const struct payment_record *payments, size_t count);
 /* `sold`, per SKU: known to be sold out now (advisory). */
 void public_body_activity(struct buf *out, const struct activity *a, int64_t now_ms, const bool *sold);

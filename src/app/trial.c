@@ -316,7 +316,7 @@ static void sale_make(struct trial *t, unsigned number)
 
 static void topics_make(struct trial *t)
 {
-    static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC)};
+    static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
     struct made m = {.waiter.wake = is_made};
     bus_create(&admin_of(t)->bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), TRIAL_QUEUES, &m.waiter);
     bool ended = sim_clock_run(&t->clock, done_is, &m.done, SECOND_US);

@@ -437,13 +437,22 @@ static bool unit_left(const struct trial *t, const struct purchase *q, uint8_t b
     return false;
 }
 
+/* Whether an order of it was cancelled: then units came back after somebody had gone. */
+static bool had_cancels(const struct trial *t, const struct sale *s)
+{
+    for (size_t i = 0; i < t->books.books.order_count; i++)
+        if (t->books.books.orders[i]->order.state == ORDER_CANCELED && str_eq(t->books.books.orders[i]->order.activity, str_of(s->name)))
+            return true;
+    return false;
+}
+
 /* Who went away with empty hands did so because nothing was left in his bucket. */
 static void judge_people(struct trial *t)
 {
     for (size_t i = 0; i < t->person_count; i++) {
         const struct person *p = &t->people[i];
         const struct sale *s = &t->sales[p->now->sale];
-        if (p->answer != REASON_SOLD_OUT && p->answer != REASON_STOCK_MOVING)
+        if ((p->answer != REASON_SOLD_OUT && p->answer != REASON_STOCK_MOVING) || had_cancels(t, s))
             continue;
         uint8_t bucket = user_bucket(user_hash(&t->keys, str_of(p->user)), s->buckets);
         if (unit_left(t, p->now, bucket))

@@ -21,6 +21,8 @@ static inline void list_append(struct link *list, struct link *item)
     list->prev = item;
 }
 
+static inline void list_prepend(struct link *list, struct link *item) { list_append(list->next, item); }
+
 /* Takes the item out of whatever list it is in; harmless when in none. */
 static inline void list_remove(struct link *item)
 {

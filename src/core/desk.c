@@ -5,7 +5,8 @@ struct desk_options desk_options_default(void)
 {
     return (struct desk_options){
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
-        .soldout = soldout_options_default(), .query = query_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
+        .soldout = soldout_options_default(), .query = query_options_default(),
+        .pays = counter_options_default(), .cancels = counter_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
         .refresh_ms = 300, .poll_after_ms = 500};
 }
 
@@ -14,6 +15,8 @@ bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledg
 {
     *d = (struct desk){.store = store, .bus = bus, .ledger = ledger, .clock = clock, .random = random, .keys = keys, .options = options};
     d->office = (struct verdict_office){.ledger = ledger, .settler = &d->settler, .catalog = &d->catalog, .keys = keys};
+    counter_init(&d->pays, COUNTER_PAY, ledger, clock, options.pays);
+    counter_init(&d->cancels, COUNTER_CANCEL, ledger, clock, options.cancels);
     if (!catalog_init(&d->catalog, ledger, clock, options.catalog))
         return false;
     if (!settler_init(&d->settler, store, clock, random, options.settler)) {
@@ -40,13 +43,15 @@ void desk_drain(struct desk *d) { d->draining = true; }
 
 bool desk_idle(const struct desk *d)
 {
-    return d->takes == 0 && d->queries == 0 && publisher_held(&d->publisher) == 0 && settler_held(&d->settler) == 0;
+    return d->takes == 0 && d->queries == 0 && counter_held(&d->pays) == 0 && counter_held(&d->cancels) == 0 && publisher_held(&d->publisher) == 0 && settler_held(&d->settler) == 0;
 }
 
 void desk_stop(struct desk *d)
 {
     catalog_stop(&d->catalog);
     soldout_stop(&d->soldout);
+    counter_stop(&d->pays);
+    counter_stop(&d->cancels);
 }
 
 void desk_free(struct desk *d)

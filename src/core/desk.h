@@ -3,6 +3,7 @@
  * passes through. All memory is taken here, at the start. */
 #pragma once
 #include "catalog.h"
+#include "counter.h"
 #include "ident.h"
 #include "publish.h"
 #include "query.h"
@@ -16,6 +17,7 @@ struct desk_options {
     struct publisher_options publisher;
     struct soldout_options soldout;
     struct query_options query;
+    struct counter_options pays, cancels;
     size_t takes;                 /* in flight at once; 8192, then OVERLOADED */
     uint32_t reserve_ms;          /* budget of one reserve; 1000 */
     uint32_t ledger_ms;           /* budget of one look at the ledger; 500 */
@@ -38,7 +40,9 @@ struct desk {
     struct publisher publisher;
     struct soldout soldout;
     struct verdict_office office;
+    struct counter pays, cancels;
     size_t takes, queries;        /* in flight */
+    uint64_t dress_us, dressed;   /* the second that began then, and how many orders were looked up in it (query.c) */
     uint64_t doubt_until_us;      /* until then no undecided answer of the store is believed alone (protocol §6) */
     bool draining;                /* takes nothing new: replays only */
 };

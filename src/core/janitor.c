@@ -30,6 +30,8 @@ struct janitor {
     struct catalog catalog;
     struct settler settler;
     struct publisher publisher;
+    struct sweep sweep;
+    struct hint hint;
     struct verdict_office office;
     struct job *jobs;
     struct link idle;
@@ -50,7 +52,8 @@ struct janitor {
 struct janitor_options janitor_options_default(void)
 {
     return (struct janitor_options){
-        .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(), .tick_ms = 500,
+        .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
+        .sweep = sweep_options_default(), .hint = hint_options_default(), .tick_ms = 500,
         .ask_ms = 2000, .overdue_ms = 45000, .call_ms = 1000, .jobs = 256, .again_permille = 50, .again_burst = 5000, .again_burst_ms = 15000};
 }
 
@@ -284,9 +287,18 @@ static void ticked(struct waiter *w, enum reason reason, const void *result)
 
 /* ---- for everybody ------------------------------------------------------------------------------------------------------------- */
 
+static void heard(struct hint *h, size_t messages)
+{
+    (void)messages;
+    sweep_hint(&container_of(h, struct janitor, hint)->sweep);
+}
+
 static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus)
 {
     const struct janitor_options *o = &j->options;
+    hint_init(&j->hint, bus, j->clock, j->random, o->hint, heard);
+    if (!sweep_init(&j->sweep, ledger, j->clock, j->random, o->sweep))
+        return false;
     if (!catalog_init(&j->catalog, ledger, j->clock, o->catalog))
         return false;
     if (!settler_init(&j->settler, j->store, j->clock, j->random, o->settler)) {
@@ -310,6 +322,8 @@ struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger 
     if (j)
         *j = (struct janitor){.store = store, .clock = clock, .random = random, .keys = keys, .options = *options, .jobs = jobs};
     if (!j || !jobs || !parts_init(j, ledger, bus)) {
+        if (j)
+            sweep_free(&j->sweep);
         free(jobs);
         free(j);
         return NULL;
@@ -328,6 +342,9 @@ void janitor_start(struct janitor *j)
 {
     j->running = true;
     catalog_start(&j->catalog);
+    sweep_start(&j->sweep);
+    if (j->options.sweep.every_ms > 0)
+        hint_start(&j->hint);
     clock_set_in(j->clock, &j->tick, (uint64_t)j->options.tick_ms * 1000);
 }
 
@@ -336,11 +353,13 @@ void janitor_drain(struct janitor *j)
     j->draining = true;
     clock_unset(j->clock, &j->tick);
     catalog_stop(&j->catalog);
+    sweep_drain(&j->sweep);
+    hint_stop(&j->hint);
 }
 
 bool janitor_idle(const struct janitor *j)
 {
-    return j->draining && !j->walking && j->busy == 0 && publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
+    return j->draining && !j->walking && j->busy == 0 && sweep_idle(&j->sweep) && publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
 }
 
 void janitor_free(struct janitor *j)
@@ -351,6 +370,8 @@ void janitor_free(struct janitor *j)
     waiter_drop(&j->caller);
     for (size_t i = 0; i < j->options.jobs; i++)
         verdict_let_go(&j->jobs[i].verdict);
+    sweep_free(&j->sweep);
+    hint_stop(&j->hint);
     publisher_free(&j->publisher);
     settler_free(&j->settler);
     catalog_free(&j->catalog);

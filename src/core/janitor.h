@@ -4,15 +4,19 @@
  * anything; it only says when to ask. Any number may run: the store hands each due reservation to one of them. */
 #pragma once
 #include "catalog.h"
+#include "hint.h"
 #include "ident.h"
 #include "publish.h"
 #include "settler.h"
+#include "sweep.h"
 #include "verdict.h"
 
 struct janitor_options {
     struct catalog_options catalog;
     struct settler_options settler;
     struct publisher_options publisher;
+    struct sweep_options sweep;   /* of unpaid orders */
+    struct hint_options hint;
     uint32_t tick_ms;             /* between two rounds over all buckets; 500 */
     uint32_t ask_ms;              /* reservations older than this are asked of the ledger before anything else; 2000 */
     uint32_t overdue_ms;          /* PUBLISHED without a verdict for so long is sent again; 45000 */

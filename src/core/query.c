@@ -5,10 +5,12 @@
 #include "check.h"
 #include "desk.h"
 
+#define DRESS_MS 300    /* what may be shown without is not waited for longer */
+
 struct query_options query_options_default(void)
 {
     return (struct query_options){.queries = 20000, .store_ms = 200, .ledger_ms = 1000, .doubt_ms = 2000, .fall_back_ms = 60000, .wait_ms = 25000,
-                                  .look_first_ms = 60, .look_most_ms = 1000, .expires_ms = 45000};
+                                  .look_first_ms = 60, .look_most_ms = 1000, .expires_ms = 45000, .dress_most = 100};
 }
 
 static bool look(struct query *);
@@ -169,15 +171,47 @@ static void order_said(struct verdict_ask *v, enum reason reason)
     finish(q, REASON_OK);
 }
 
-static void ask_ledger(struct query *q, enum look_by by, struct str id)
+static void order_seen(struct verdict_ask *v, const struct ledger_look_answer *a)
+{
+    struct query *q = container_of(v, struct query, verdict);
+    if (q->payments && a->has_order && str_eq(a->order.user, q->user))
+        q->payments(q, a->payments, a->payment_count);
+}
+
+/* The store has said ORDERED; how its order stands is told as well, where the ledger says it. */
+static void dressed(struct verdict_ask *v, enum reason reason)
+{
+    struct query *q = container_of(v, struct query, verdict);
+    bool good = reason == REASON_OK && v->has_order && str_eq(v->order.user, q->user);
+    struct entry e = q->entry;
+    show(q, &e, activity_of(q));
+    q->view.has_order = good;
+    q->view.order_state = good ? v->order.state : ORDER_CREATED;
+    q->view.pay_deadline_ms = good ? v->order.pay_deadline_ms : 0;
+    conclude(q, REASON_OK);
+}
+
+/* Whether one more may be looked up within this second. */
+static bool may_dress(struct desk *d)
+{
+    uint64_t now = clock_mono_us(d->clock);
+    if (now - d->dress_us >= 1000000) {
+        d->dress_us = now;
+        d->dressed = 0;
+    }
+    return d->dressed++ < d->options.query.dress_most;
+}
+
+static void ask_ledger(struct query *q, enum look_by by, struct str id, void (*done)(struct verdict_ask *, enum reason))
 {
     q->verdict.by = by;
     q->verdict.id = id;
     q->verdict.activity = by == LOOK_REQUEST ? q->activity : (struct str){0};
     q->verdict.user = by == LOOK_REQUEST ? q->user : (struct str){0};    /* else compared here: "not his" and "not known" are two answers */
-    q->verdict.budget_ms = q->desk->options.query.ledger_ms;
-    q->verdict.quiet = by == LOOK_ORDER;
-    q->verdict.done = by == LOOK_ORDER ? order_said : ledger_said;
+    q->verdict.budget_ms = done == dressed ? DRESS_MS : q->desk->options.query.ledger_ms;
+    q->verdict.quiet = done != ledger_said;
+    q->verdict.see = by == LOOK_ORDER ? order_seen : NULL;
+    q->verdict.done = done;
     verdict_start(&q->desk->office, &q->verdict);
 }
 
@@ -186,7 +220,7 @@ static void fall_back(struct query *q)
 {
     if (q->store_failed)
         desk_doubt(q->desk);
-    ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id);
+    ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id, ledger_said);
 }
 
 /* ---- the store ------------------------------------------------------------------------------------------------------------- */
@@ -227,10 +261,22 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     q->entry.superseded_by = arena_str(&keep, e->superseded_by);
     int64_t now = a->now_ms != 0 ? a->now_ms : clock_now_ms(q->desk->clock);
     bool old = now - e->created_ms >= (int64_t)q->desk->options.query.doubt_ms;
-    if (reservation_state_terminal(e->state) || !(old || desk_in_doubt(q->desk)))
+    if (e->state == RESERVATION_ORDERED && may_dress(q->desk)) {
+        char text[IDENT_ID_TEXT];
+        ask_ledger(q, LOOK_RESERVATION, name(text, e->ident, IDENT_RESERVATION), dressed);
+    } else if (reservation_state_terminal(e->state) || !(old || desk_in_doubt(q->desk))) {
         show_store(q, false);
-    else
-        ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id);
+    } else {
+        ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id, ledger_said);
+    }
+}
+
+static void refreshed(struct catalog_wait *w, enum reason reason)
+{
+    (void)reason;
+    struct query *q = container_of(w, struct query, catalog);
+    if (look(q))
+        q->done(q);
 }
 
 /* true: answered without asking. */
@@ -239,11 +285,21 @@ static bool look(struct query *q)
     struct desk *d = q->desk;
     q->known = q->store_failed = false;
     if (q->by == QUERY_ORDER) {
-        ask_ledger(q, LOOK_ORDER, q->id);
+        ask_ledger(q, LOOK_ORDER, q->id, order_said);
         return false;
     }
     const struct activity *a = q->by == QUERY_REQUEST ? catalog_find(&d->catalog, q->activity)
                                                       : catalog_by_number(&d->catalog, ident_read(q->ident).activity);
+    if (!a && q->by == QUERY_REQUEST && !q->refreshed && catalog_may_lag(&d->catalog, NULL) && d->catalog.running) {
+        q->refreshed = true;    /* one made a moment ago: he may have bought there elsewhere */
+        q->catalog = (struct catalog_wait){.done = refreshed};
+        catalog_refresh(&d->catalog, &q->catalog);
+        return false;
+    }
+    if (!a && q->by == QUERY_REQUEST && catalog_may_lag(&d->catalog, NULL)) {
+        answer(q, REASON_DEPENDENCY_DOWN);
+        return true;
+    }
     if (!a && q->by == QUERY_REQUEST) {
         answer(q, catalog_learnt(&d->catalog) ? REASON_NOT_FOUND : REASON_DEPENDENCY_DOWN);
         return true;
@@ -275,7 +331,8 @@ bool query_start(struct desk *d, struct query *q)
     const struct query_options *o = &d->options.query;
     uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
     q->desk = NULL;
-    q->looked = false;
+    q->looked = q->refreshed = false;
+    q->catalog = (struct catalog_wait){0};
     q->view = (struct reservation_view){.why = REASON_OK};
     q->hash = user_hash(d->keys, q->user);
     q->pause_ms = o->look_first_ms;
@@ -296,6 +353,7 @@ void query_let_go(struct query *q)
         return;
     waiter_drop(&q->waiter);
     clock_unset(d->clock, &q->alarm);
+    catalog_let_go(&q->catalog);
     verdict_let_go(&q->verdict);
     d->queries--;
     q->desk = NULL;

@@ -23,6 +23,8 @@ struct query_options {
     uint32_t look_first_ms;       /* first look again of a waiting query, growing by half … ; 60 */
     uint32_t look_most_ms;        /* … up to this; 1000 */
     uint32_t expires_ms;          /* expires_at = created + this; 45000 */
+    uint32_t dress_most;          /* reservations that the store calls ORDERED, whose order is looked up as well, a second; 100: above that they are
+                                   * shown without order_status and pay_deadline */
 };
 struct query_options query_options_default(void);
 
@@ -49,6 +51,7 @@ struct query {
     struct str activity;          /* with QUERY_REQUEST */
     struct str user;
     uint32_t wait_ms;             /* 0: at once */
+    void (*payments)(struct query *, const struct payment_record *, size_t count);    /* NULL, or with QUERY_ORDER called before done: what was paid for it */
     void (*done)(struct query *);
 
     /* out */
@@ -62,6 +65,8 @@ struct query {
     uint64_t hash, until_us;
     uint32_t pause_ms;
     bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer */
+    bool refreshed;               /* the activities were read again for it */
+    struct catalog_wait catalog;
     enum reservation_state seen;
     struct entry entry;           /* as the store held it */
     char kept[192];

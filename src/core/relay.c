@@ -7,10 +7,23 @@
 
 #include "arena.h"
 #include "check.h"
+#include "hint.h"
+#include "json.h"
 #include "killpoint.h"
 #include "metric.h"
+#include "scan.h"
 
 #define LANE_TEXT ((size_t)LEDGER_BATCH_MAX * 512)
+#define REFUNDS 16                           /* asked of the channel at once, by one claim */
+#define HINTS 16                             /* timer messages of one claim */
+#define HINT_FURTHEST_MS (3 * 86400000LL)    /* brokers keep none for longer */
+
+struct lane;
+struct relay_refund {
+    struct lane *lane;
+    struct waiter waiter;
+    size_t row;
+};
 
 struct lane {
     struct relay *relay;
@@ -30,6 +43,16 @@ struct lane {
     struct settle_ask settle[LEDGER_BATCH_MAX];
     struct restock_ask restock[LEDGER_BATCH_MAX];
     struct bus_message message[LEDGER_BATCH_MAX];
+    bool owed[LEDGER_BATCH_MAX];             /* the channel has not yet said that the money goes back */
+    struct payment refund[LEDGER_BATCH_MAX];
+    size_t refunds, refund_next;
+    uint64_t carried_us;
+    uint16_t refund_of[LEDGER_BATCH_MAX];
+    struct relay_refund asks[REFUNDS];
+    size_t hints;
+    int64_t hint_at_s[HINTS];
+    struct bus_message hint[HINTS];
+    struct waiter hinter;                    /* nobody waits for it: the claim ends without */
 };
 struct relay {
     struct store *store;
@@ -41,11 +64,14 @@ struct relay {
     struct relay_options options;
     struct lane *lanes;
     bool running, draining;
+    size_t unanswered;                       /* refunds in a row that the channel did not answer … */
+    uint64_t silent_us;                      /* … so that until then it is not asked */
 };
 
 struct relay_options relay_options_default(void)
 {
-    return (struct relay_options){.batch = 256, .lanes = 3, .hold_ms = 10000, .call_ms = 3000, .idle_first_ms = 5, .idle_most_ms = 50, .fault_ms = 100};
+    return (struct relay_options){.batch = 256, .lanes = 3, .hold_ms = 10000, .call_ms = 3000, .idle_first_ms = 5, .idle_most_ms = 50, .fault_ms = 100,
+                                  .refund_ms = 500, .refunds_ms = 2000};
 }
 
 static void claim(struct lane *);
@@ -84,6 +110,7 @@ static void close_claim(struct lane *l)
     struct finish_item items[LEDGER_BATCH_MAX];
     size_t count = 0;
     for (size_t i = 0; i < l->count; i++) {
+        l->done[i] &= !l->owed[i];
         metric_add(l->done[i] ? METRIC_RELAYED : METRIC_RELAY_FAILED, l->kinds[i], 1);
         if (l->done[i])
             items[count++] = l->items[i];
@@ -165,10 +192,62 @@ static void sent(struct waiter *w, enum reason reason, const void *result)
     take_verdicts(l, reason, r ? r->verdicts : NULL, l->message_of, l->messages);
 }
 
+static void refund_next(struct lane *, struct relay_refund *);
+
+static void refunded(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct relay_refund *ask = container_of(w, struct relay_refund, waiter);
+    struct lane *l = ask->lane;
+    struct relay *r = l->relay;
+    size_t row = l->refund_of[ask->row];
+    metric_add(METRIC_CHANNEL_CALLS, reason, 1);
+    if (reason == REASON_OK)
+        KILLPOINT(REFUND_ANSWERED);
+    if (reason_fate(reason) == FATE_DONE)
+        l->owed[row] = false;
+    else
+        log_row(l, row, "refund_not_given", reason);
+    r->unanswered = reason_fate(reason) == FATE_DONE || reason == REASON_ENGINE_REFUSED ? 0 : r->unanswered + 1;
+    if (r->unanswered >= REFUNDS)
+        r->silent_us = clock_mono_us(r->clock) + (uint64_t)r->options.hold_ms * 1000;
+    refund_next(l, ask);
+    one_answered(l);
+}
+
+static void refund_next(struct lane *l, struct relay_refund *ask)
+{
+    struct relay *r = l->relay;
+    uint64_t now = clock_mono_us(r->clock);
+    if (l->refund_next == l->refunds || now < r->silent_us || now - l->carried_us > (uint64_t)r->options.refunds_ms * 1000)
+        return;
+    ask->lane = l;
+    ask->row = l->refund_next++;
+    ask->waiter = (struct waiter){.wake = refunded, .budget_ms = r->options.refund_ms};
+    l->under_way++;
+    KILLPOINT(REFUND_BEFORE);
+    channel_refund(r->options.channel, &l->refund[ask->row], &ask->waiter);
+    KILLPOINT(REFUND_ASKED);
+}
+
+static void hinted(struct waiter *w, enum reason reason, const void *result) { (void)w, (void)reason, (void)result; }
+
+static void send_hints(struct lane *l)
+{
+    if (l->hints == 0 || waiter_busy(&l->hinter))
+        return;
+    l->hinter = (struct waiter){.wake = hinted, .budget_ms = l->relay->options.call_ms};
+    bus_send(l->relay->bus, l->hint, l->hints, &l->hinter);
+}
+
 static void carry(struct lane *l)
 {
     struct relay *r = l->relay;
     l->under_way = 1;    /* ours, so that nothing ends before everything has begun */
+    l->carried_us = clock_mono_us(r->clock);
+    for (size_t i = 0; i < REFUNDS && i < l->refunds; i++)
+        refund_next(l, &l->asks[i]);
+    send_hints(l);
     if (l->settles > 0) {
         l->under_way++;
         l->settler = (struct waiter){.wake = settled, .budget_ms = r->options.call_ms};
@@ -223,12 +302,67 @@ static void add_return(struct lane *l, size_t row, const struct outbox_row *o)
     l->restock[l->restocks++] = (struct restock_ask){.bucket = {keep(l, o->activity), o->epoch, o->home}, .sku = keep(l, o->sku), .token = o->token};
 }
 
+/* When a new order's time to pay is over, as its event says; 0: it says nothing of it. */
+static int64_t deadline_of(struct str body)
+{
+    struct scan s = scan_of(body);
+    int64_t at_ms = 0;
+    bool more = scan_char(&s, '{');
+    while (more) {
+        char memory[64];
+        struct arena a = {.start = memory, .cap = sizeof memory};
+        struct str name, value;
+        if (!scan_str(&s, &a, 24, &name) || !scan_char(&s, ':'))
+            return 0;
+        if (str_eq(name, str_lit("pay_deadline")) && scan_peek(&s) == '"')
+            return scan_str(&s, &a, 32, &value) && time_parse(value, &at_ms) ? at_ms : 0;
+        more = scan_skip(&s) && scan_peek(&s) == ',' && scan_char(&s, ',');
+    }
+    return 0;
+}
+
+static void add_hint(struct lane *l, const struct outbox_row *o, struct str key)
+{
+    int64_t at_ms = deadline_of(o->body), at_s = at_ms / 1000 + 1, now_ms = clock_now_ms(l->relay->clock);
+    if (at_ms <= now_ms || at_ms > now_ms + HINT_FURTHEST_MS || l->hints == HINTS || waiter_busy(&l->hinter))
+        return;
+    for (size_t i = 0; i < l->hints; i++)
+        if (l->hint_at_s[i] == at_s)
+            return;
+    char memory[128];
+    struct buf body = buf_fixed(memory, sizeof memory);
+    json_open(&body);
+    json_member_str(&body, "order_id", key);
+    json_member_time(&body, "pay_deadline", at_ms);
+    json_close(&body);
+    l->hint_at_s[l->hints] = at_s;
+    l->hint[l->hints++] = (struct bus_message){.topic = str_lit(HINT_TOPIC), .key = key, .body = keep(l, buf_str(&body)), .spread = (uint64_t)at_s, .deliver_ms = at_s * 1000};
+}
+
+static void add_refund(struct lane *l, size_t row, const struct outbox_row *o)
+{
+    if (!l->relay->options.channel)
+        return;
+    struct payment *p = &l->refund[l->refunds];
+    *p = o->refund;
+    p->payment = keep(l, p->payment);
+    p->order = keep(l, p->order);
+    p->currency = keep(l, p->currency);
+    p->channel = keep(l, p->channel);
+    l->owed[row] = true;
+    l->refund_of[l->refunds++] = (uint16_t)row;
+}
+
 static void add_message(struct lane *l, size_t row, const struct outbox_row *o)
 {
     if (l->texts.used + o->body.len + o->topic_key.len + 64 > l->texts.cap - LANE_TEXT)
         return;    /* no room in this claim, for ids must always have theirs; it comes again, in another company */
     struct str body = o->body.len > 0 ? keep(l, o->body) : str_lit("{}"), key = keep(l, o->topic_key);
-    bool event = o->kind == OUTBOX_EVENT || o->kind == OUTBOX_REFUND;    /* a refund is asked of whoever moves the money, by payment_id */
+    bool event = o->kind == OUTBOX_EVENT || o->kind == OUTBOX_REFUND;
+    if (o->kind == OUTBOX_REFUND)
+        add_refund(l, row, o);
+    if (o->kind == OUTBOX_EVENT)
+        add_hint(l, o, key);
     l->message_of[l->messages] = (uint16_t)row;
     l->message[l->messages++] = (struct bus_message){
         .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body};
@@ -254,14 +388,14 @@ static void claimed(struct waiter *w, enum reason reason, const void *result)
     check(a->count <= LEDGER_BATCH_MAX);
     arena_reset(&l->texts);
     l->count = a->count;
-    l->settles = l->restocks = l->messages = 0;
+    l->settles = l->restocks = l->messages = l->refunds = l->refund_next = l->hints = 0;
     l->claimed_us = clock_mono_us(r->clock);
     for (size_t i = 0; i < a->count; i++) {
         const struct outbox_row *o = &a->rows[i];
         l->items[i] = (struct finish_item){o->row, o->version};
         l->kinds[i] = o->kind;
         l->ages_ms[i] = o->age_ms > 0 ? o->age_ms : 0;
-        l->done[i] = false;
+        l->done[i] = l->owed[i] = false;
         if (o->kind == OUTBOX_STATUS)
             add_status(l, i, o);
         else if (o->kind == OUTBOX_RETURN)
@@ -352,6 +486,9 @@ void relay_free(struct relay *r)
         struct lane *l = &r->lanes[i];
         clock_unset(r->clock, &l->rest);
         waiter_drop(&l->claimer), waiter_drop(&l->settler), waiter_drop(&l->restocker), waiter_drop(&l->bus), waiter_drop(&l->finisher);
+        waiter_drop(&l->hinter);
+        for (size_t k = 0; k < REFUNDS; k++)
+            waiter_drop(&l->asks[k].waiter);
         arena_free(&l->texts);
     }
     free(r->lanes);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * relay.h: carries what the ledger has decided to whoever must hear it: status and returned units to the store, events and
  * dead letters to the bus. A row is finished only when its effect is known to have happened, at the version that was claimed;
- * everything else stays for the next claim. At least once, in any order: every effect is monotonic (protocol §4). */
+ * everything else stays for the next claim. At least once, in any order: every effect is monotonic (protocol §4).
+ *
+ * A refund goes to the payment channel, where there is one, and as an event to whoever else must know. A new order's event sets a timer message for
+ * the end of its time to pay: a hint, one for each second of such ends in a claim; a lost one costs nothing (core/sweep.h). */
 #pragma once
 #include "bus.h"
+#include "channel.h"
 #include "clock.h"
 #include "ident.h"
 #include "ledger.h"
@@ -21,6 +25,9 @@ struct relay_options {
     uint32_t call_ms;             /* budget of one call; 3000 */
     uint32_t idle_first_ms, idle_most_ms;    /* between two looks at an empty outbox: 5, growing to 50 */
     uint32_t fault_ms;            /* after a fault, with jitter; 100 */
+    struct channel *channel;      /* who gives money back; NULL: the event alone says it */
+    uint32_t refund_ms;           /* budget of one refund; 500 */
+    uint32_t refunds_ms;          /* all refunds of a claim that have not been asked for by then come again with a later one; 2000 */
 };
 struct relay_options relay_options_default(void);
 

@@ -83,6 +83,8 @@ static void looked(struct waiter *w, enum reason reason, const void *result)
         v->done(v, reason);
         return;
     }
+    if (v->see)
+        v->see(v, result);
     if (!take(v, result)) {
         v->done(v, REASON_ENGINE_FAULT);    /* a name in the ledger that is none of ours */
         return;

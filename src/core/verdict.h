@@ -22,6 +22,7 @@ struct verdict_ask {
     struct str id, activity, user;    /* as in ledger_look_ask; user empty: whosoever's */
     uint32_t budget_ms;               /* of each look */
     bool quiet;                       /* do not tell the store */
+    void (*see)(struct verdict_ask *, const struct ledger_look_answer *);    /* NULL, or called before done, while the whole answer may be read */
     /* OK: the ledger knows something, below · NOT_FOUND: it does not · else: it could not be asked, or not be understood. Never before verdict_start has returned. */
     void (*done)(struct verdict_ask *, enum reason);
 

@@ -101,7 +101,7 @@ static void create(struct road *r, int64_t stock, uint8_t buckets)
                                                .ends_ms = START_MS + 3600000, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1},
                                   .actor = str_lit("test")};
     struct await made = {.waiter.wake = wake_done}, topics = {.waiter.wake = wake_done};
-    static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC)};
+    static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
     ledger_activity_create(&r->ledger.ledger, &ask, &made.waiter);
     bus_create(&r->bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), 4, &topics.waiter);
     assert_true(sim_clock_run(&r->clock, is_true, &made.done, 5000000));
@@ -119,6 +119,7 @@ static struct road *road_open(int64_t stock, uint8_t buckets, uint64_t seed)
     sim_random_init(&r->random, seed);
     sim_store_world_init(&r->stock, seed);
     sim_bus_world_init(&r->broker, &r->clock.clock);
+    r->broker.chance = &r->random.random;
     sim_ledger_world_init(&r->books);
     sim_store_open(&r->store, &r->stock, &r->clock.clock);
     sim_bus_open(&r->bus, &r->broker, &r->clock.clock);

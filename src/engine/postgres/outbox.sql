@@ -41,6 +41,7 @@ BEGIN
              WHEN 'EVENT' THEN json_build_object('event', b.subject, 'event_id', b.key, 'reservation_id', b.reservation_id,
                'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', x.sku_id, 'user_id', x.user_id, 'request_id', x.request_id,
                'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
+               'pay_deadline', CASE b.subject WHEN 'ORDER_CREATED' THEN to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END,
                'reason', CASE b.subject WHEN 'CANCELED' THEN j.reason ELSE x.reason END,
                'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
              WHEN 'DEAD_LETTER' THEN json_build_object('review_id', d.review_id, 'reason', d.reason, 'consumer_group', d.consumer_group, 'key', d.message_key,

@@ -223,6 +223,7 @@ static void what_no_engine_could_use_is_refused(void **state)
     static const struct config_flag bad[] = {
         {SETTING_redis_url, "http://127.0.0.1"}, {SETTING_redis_url, "redis://h:port"}, {SETTING_redis_url, "redis://h:6379/db"},
         {SETTING_redis_url, "unix:relative"}, {SETTING_postgres_url, "rubbish"}, {SETTING_postgres_url, "postgresql://h/db?nosuch=1"},
+        {SETTING_payment_webhook_keys, "YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ1Njc4OTA="}, {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ=,whsec_short"},
         {SETTING_rocketmq_namesrv, ";;;"}, {SETTING_rocketmq_namesrv, "host"}, {SETTING_rocketmq_namesrv, "a:1;b"}, {SETTING_rocketmq_namesrv, "a:1,b:0"}};
     static const struct config_flag good[] = {
         {SETTING_redis_url, "redis://u:p@[::1]:6379/3"}, {SETTING_postgres_url, "host=/tmp dbname=s"}, {SETTING_rocketmq_namesrv, "a:1; [::1]:2,c:3;"}};
@@ -241,14 +242,17 @@ static void what_no_engine_could_use_is_refused(void **state)
 static void what_strangers_could_use_is_refused(void **state)
 {
     (void)state;
-    static const struct { struct config_flag flags[5]; size_t count; enum config_result result; } cases[] = {
+    static const struct { struct config_flag flags[6]; size_t count; enum config_result result; } cases[] = {
         {{{SETTING_http_listen, "0.0.0.0:8480"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_admin_listen, "10.0.0.1:8481"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_http_listen, "[::1]:8480"}}, 1, CONFIG_GOOD},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}}, 2, CONFIG_UNSAFE},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
-          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"}}, 5, CONFIG_GOOD},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"}}, 5, CONFIG_UNSAFE},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
+          {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}}, 6, CONFIG_GOOD},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_ids_keys, "0123456789abcdefg"}, {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
     };
     for (size_t i = 0; i < countof(cases); i++) {

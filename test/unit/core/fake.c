@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -20,6 +21,9 @@ struct flight {
         struct due_answer due;
         struct stock_answer stock;
         struct holdings_answer holdings;
+        struct close_answer close;
+        struct open_answer open;
+        struct heal_answer heal;
         struct send_result send;
         struct queues_answer queues;
         struct range_answer range;
@@ -31,7 +35,14 @@ struct flight {
         struct activity activity;
         struct activities_answer activities;
         struct units_answer units;
+        struct pay_answer pay;
+        struct cancel_answer cancel;
+        struct overdue_answer overdue;
+        struct channel_answer channel;
     } answer;
+    struct pay_verdict paid[LEDGER_PAY_MAX];
+    struct cancel_verdict canceled[LEDGER_BATCH_MAX];
+    struct payment known[4];
     enum reason verdicts[256];
     struct verdict judged[256];
     struct leased leased;
@@ -82,7 +93,8 @@ static void reserve(struct store *s, const struct reserve_ask *a, struct waiter 
     if (!fly(k, FAKE_RESERVE, w, &f))
         return;
     f->reason = k->reserve == REASON_ASK_LEDGER && a->ledger_asked ? REASON_QUEUED : k->reserve;
-    f->answer.reserve = (struct reserve_answer){.replayed = k->replayed, .entry = k->entry, .now_ms = clock_now_ms(&k->clock.clock), .starts_ms = 77};
+    f->answer.reserve = (struct reserve_answer){.replayed = k->replayed, .entry = k->entry, .now_ms = clock_now_ms(&k->clock.clock), .starts_ms = 77,
+                                               .sequence = ++k->sequence};
     if (!k->replayed && f->reason == REASON_QUEUED)
         f->answer.reserve.entry.ident = a->ident;
     f->result = &f->answer.reserve;
@@ -125,7 +137,8 @@ static void look(struct store *s, const struct look_ask *a, struct waiter *w)
     (void)a;
     if (!fly(k, FAKE_LOOK, w, &f))
         return;
-    f->answer.look = (struct look_answer){.entries = &k->entry, .count = k->entry.state != RESERVATION_NONE, .now_ms = clock_now_ms(&k->clock.clock)};
+    f->answer.look = (struct look_answer){.entries = &k->entry, .count = k->entry.state != RESERVATION_NONE, .now_ms = clock_now_ms(&k->clock.clock),
+                                         .sequence = k->sequence};
     f->result = &f->answer.look;
 }
 
@@ -136,7 +149,7 @@ static void due(struct store *s, const struct due_ask *a, struct waiter *w)
     check(a->limit >= 1 && a->limit <= 64);
     if (!fly(k, FAKE_DUE, w, &f))
         return;
-    f->answer.due = (struct due_answer){.entries = k->dues, .count = k->due_count, .waiting = k->due_count, .now_ms = clock_now_ms(&k->clock.clock)};
+    f->answer.due = (struct due_answer){.entries = k->dues, .count = k->due_count, .waiting = k->due_count, .now_ms = clock_now_ms(&k->clock.clock), .sequence = ++k->sequence};
     f->result = &f->answer.due;
 }
 
@@ -149,6 +162,10 @@ static void stock(struct store *s, const struct stock_ask *a, struct waiter *w)
         return;
     f->answer.stock = k->stock;
     f->answer.stock.seeded = k->seeded;
+    f->answer.stock.closed |= k->mark[0] != 0;
+    f->answer.stock.mark = str_of(k->mark);
+    f->answer.stock.incarnation = str_of(k->incarnation);
+    f->answer.stock.sequence = ++k->sequence;
     f->answer.stock.now_ms = clock_now_ms(&k->clock.clock);
     f->answer.stock.skus = k->stocks;
     f->answer.stock.sku_count = k->activity.sku_count;
@@ -180,7 +197,45 @@ static void holdings(struct store *s, const struct holdings_ask *a, struct waite
     f->result = &f->answer.holdings;
 }
 
-static const struct store_ops store_ops = {"fake", reserve, settle, restock, look, due, stock, install, holdings};
+static void close_bucket(struct store *s, const struct close_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    k->last_close = *a;
+    k->last_close.recorded = str_eq(a->recorded, str_of(k->incarnation)) ? str_of(k->incarnation) : (struct str){0};
+    if (!fly(k, FAKE_CLOSE, w, &f))
+        return;
+    bool closes = a->went_back || (!str_eq(a->recorded, str_of(k->incarnation)) && !k->mark[0]);
+    if (closes)
+        snprintf(k->mark, sizeof k->mark, "%s/%zu", k->incarnation, k->calls[FAKE_CLOSE]);
+    if (k->sequence < a->highest)
+        k->sequence = a->highest;
+    f->answer.close = (struct close_answer){++k->sequence, str_of(k->incarnation), str_of(k->mark)};
+    f->reason = closes ? REASON_OK : REASON_UNCHANGED;
+    f->result = &f->answer.close;
+}
+
+static void open_bucket(struct store *s, const struct open_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    if (!fly(k, FAKE_OPEN, w, &f))
+        return;
+    bool opens = k->mark[0] && str_eq(a->mark, str_of(k->mark));
+    if (opens)
+        k->mark[0] = 0;
+    f->answer.open = (struct open_answer){++k->sequence, opens ? 77 : 0};
+    f->reason = opens ? REASON_OK : REASON_UNCHANGED;
+    f->result = &f->answer.open;
+}
+
+static struct str incarnation(struct store *s, const struct bucket *b)
+{
+    (void)b;
+    return str_of(of_store(s)->incarnation);
+}
+
+static const struct store_ops store_ops = {"fake", reserve, settle, restock, look, due, stock, install, holdings, close_bucket, open_bucket, incarnation};
 
 /* ---- bus ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -405,28 +460,136 @@ static void units(struct ledger *l, const struct units_ask *a, struct waiter *w)
     f->result = &f->answer.units;
 }
 
+/* Told, waited for, healed: then the incarnation is recorded. */
+static void heal(struct ledger *l, const struct heal_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_HEAL, w, &f))
+        return;
+    unsigned at = k->heals > 0 ? --k->heals : 0;
+    f->answer.heal = (struct heal_answer){.told = 7, .waiting = at, .more = at > 1, .healed = at == 0};
+    if (at == 0 && str_eq(a->incarnation, str_of(k->incarnation)))
+        k->incarnations[a->bucket.number] = str_of(k->incarnation);
+    f->result = &f->answer.heal;
+}
+
+static void record(struct ledger *l, const struct record_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_RECORD, w, &f))
+        return;
+    if (str_eq(a->incarnation, str_of(k->incarnation)))
+        k->incarnations[a->bucket.number] = str_of(k->incarnation);
+}
+
 static void audit(struct ledger *l, struct str activity, struct waiter *w)
 {
     (void)l, (void)activity, (void)w;
     check(false);
 }
 
+static void keep_name(char out[64], struct str name) { snprintf(out, 64, STR_FMT, STR_ARG(name)); }
+
+static void pay(struct ledger *l, const struct pay_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    check(a->count >= 1 && a->count <= LEDGER_PAY_MAX);
+    if (!fly(k, FAKE_PAY, w, &f))
+        return;
+    for (size_t i = 0; i < a->count; i++) {
+        enum reason outcome = k->judge_pay ? k->judge_pay(&a->items[i]) : REASON_PAYMENT_APPLIED;
+        if (outcome == REASON_POISON) {
+            f->reason = outcome;
+            return;
+        }
+        f->paid[i] = (struct pay_verdict){.outcome = outcome, .why = REASON_OK, .fresh = true};
+        keep_name(k->last_paid, a->items[i].what.payment);
+    }
+    k->payments += a->count;
+    f->answer.pay = (struct pay_answer){f->paid, a->count};
+    f->result = &f->answer.pay;
+}
+
+static void cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    check(a->count >= 1 && a->count <= LEDGER_BATCH_MAX);
+    if (!fly(k, FAKE_CANCEL, w, &f))
+        return;
+    for (size_t i = 0; i < a->count; i++) {
+        f->canceled[i] = (struct cancel_verdict){.outcome = k->canceled, .fresh = k->canceled == REASON_CANCELED};
+        keep_name(k->last_canceled, a->items[i].order);
+    }
+    k->due_only = a->due;
+    k->cancels += a->count;
+    k->overdue_count -= a->due && k->canceled == REASON_CANCELED ? a->count < k->overdue_count ? a->count : k->overdue_count : 0;
+    f->answer.cancel = (struct cancel_answer){.verdicts = f->canceled, .count = a->count, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
+    f->result = &f->answer.cancel;
+}
+
+static void overdue(struct ledger *l, const struct overdue_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_OVERDUE, w, &f))
+        return;
+    size_t n = k->overdue_count < a->limit ? k->overdue_count : a->limit;
+    f->answer.overdue = (struct overdue_answer){.orders = k->overdues, .count = n, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
+    f->result = &f->answer.overdue;
+}
+
+static struct fake *of_channel(struct channel *c) { return container_of(c, struct fake, channel); }
+
+static void channel_asked(struct channel *c, struct str order, struct waiter *w)
+{
+    struct fake *k = of_channel(c);
+    struct flight *f;
+    size_t n = 0;
+    if (!fly(k, FAKE_ASK, w, &f))
+        return;
+    for (size_t i = 0; i < k->known_count; i++)
+        if (str_eq(k->known[i].order, order))
+            f->known[n++] = k->known[i];
+    f->answer.channel = (struct channel_answer){f->known, n};
+    f->result = &f->answer.channel;
+}
+
+static void channel_refunds(struct channel *c, const struct payment *p, struct waiter *w)
+{
+    struct fake *k = of_channel(c);
+    struct flight *f;
+    if (!fly(k, FAKE_REFUND, w, &f))
+        return;
+    keep_name(k->last_refund, p->payment);
+    k->refunds++;
+}
+
+static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_asked, .refund = channel_refunds};
+
 static const struct ledger_ops ledger_ops = {
     .name = "fake", .lease = lease, .place = place, .release = release, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit};
+    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record,
+    .pay = pay, .cancel = cancel, .overdue = overdue};
 
 /* ---- for the tests -------------------------------------------------------------------------------------------------------------- */
 
 void fake_init(struct fake *k)
 {
-    *k = (struct fake){.store.ops = &store_ops, .bus.ops = &bus_ops, .ledger.ops = &ledger_ops};
+    *k = (struct fake){.store.ops = &store_ops, .bus.ops = &bus_ops, .ledger.ops = &ledger_ops, .channel.ops = &channel_ops};
     sim_clock_init(&k->clock, NOW_MS);
     sim_clock_run_until(&k->clock, 10000000);
     sim_random_init(&k->random, 1);
     k->keys = ident_keys_from(str_lit("one"), str_lit("two"), str_lit("users"));
     k->skus[0] = (struct sku){.sku = str_lit("sku"), .stock = 4, .unit_first = 1, .price = 100, .currency = str_lit("CNY")};
     k->activity = (struct activity){.activity = str_lit("act"), .title = str_lit("An act"), .number = 7, .epoch = 1, .buckets = 2, .state = ACTIVITY_OPEN,
-                                    .version = 3, .starts_ms = NOW_MS - 1000, .ends_ms = NOW_MS + 3600000, .skus = k->skus, .sku_count = 1};
+                                    .version = 3, .starts_ms = NOW_MS - 1000, .ends_ms = NOW_MS + 3600000, .skus = k->skus, .sku_count = 1,
+                                    .incarnations = k->incarnations};
+    k->incarnation = "fake-1";
+    k->incarnations[0] = k->incarnations[1] = str_of(k->incarnation);
     k->stocks[0].sku = str_lit("sku");
     k->stock = (struct stock_answer){.state = ACTIVITY_OPEN, .version = 3, .restocks = 5};
     k->seeded = true;
@@ -434,6 +597,7 @@ void fake_init(struct fake *k)
     k->ledger_look = REASON_NOT_FOUND;
     k->send_verdict = REASON_OK;
     k->outcome = REASON_ORDERED;
+    k->canceled = REASON_CANCELED;
     k->queue_next = -1;
     k->link = 1;
     k->inject_at = 1;

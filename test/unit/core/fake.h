@@ -3,6 +3,7 @@
  * one kind can be told to end otherwise. What was asked is counted, and the last of it kept. */
 #pragma once
 #include "bus.h"
+#include "channel.h"
 #include "ident.h"
 #include "ledger.h"
 #include "sim_clock.h"
@@ -10,9 +11,10 @@
 #include "store.h"
 
 enum fake_op {
-    FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS,
+    FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
-    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD,
+    FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
     FAKE_OPS
 };
 
@@ -20,6 +22,7 @@ struct fake {
     struct store store;
     struct bus bus;
     struct ledger ledger;
+    struct channel channel;
     struct sim_clock clock;
     struct sim_random random;
     struct ident_keys keys;
@@ -32,6 +35,12 @@ struct fake {
 
     /* what is answered when all is well; each test sets what it needs */
     struct activity activity;
+    struct str incarnations[2];    /* as recorded: the store's own … */
+    const char *incarnation;       /* … and who it is */
+    char mark[80];                 /* it is closed under this; empty: it is open */
+    struct close_ask last_close;
+    uint64_t sequence;             /* of every answer, from 1 on; counts by itself */
+    unsigned heals;                /* how many calls a healing takes: told, then waited for */
     struct sku skus[2];
     enum reason reserve;           /* QUEUED with `entry` … */
     struct entry entry;
@@ -61,6 +70,17 @@ struct fake {
     struct held held[64];
     size_t held_count;
     bool seeded, installed;
+    enum reason (*judge_pay)(const struct pay_item *);    /* NULL: PAYMENT_APPLIED; POISON for one of them: for all */
+    enum reason canceled;          /* of cancel's verdicts; CANCELED */
+    size_t payments, cancels;      /* how many items were taken */
+    char last_paid[64], last_canceled[64];    /* payment_id and order_id of the last one */
+    bool due_only;                 /* the last cancel was of those that are due */
+    struct overdue overdues[8];
+    size_t overdue_count;
+    int64_t ahead_ms;              /* how far the ledger's clock is ahead of ours */
+    struct payment known[4];       /* what the channel knows */
+    size_t known_count, refunds;
+    char last_refund[64];
     struct settle_ask last_settle;
     struct reserve_ask last_reserve;
     struct ident last_ident;
