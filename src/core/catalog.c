@@ -33,12 +33,24 @@ static bool copy_skus(struct arena *a, const struct activity *from, struct activ
     return skus != NULL;
 }
 
+static bool copy_incarnations(struct arena *arena, const struct activity *from, struct activity *to)
+{
+    struct str *incarnations = arena_array(arena, struct str, (size_t)from->buckets + 1);
+    bool good = incarnations != NULL;
+    for (uint8_t i = 0; good && from->incarnations && i < from->buckets; i++) {
+        incarnations[i] = arena_str(arena, from->incarnations[i]);
+        good = incarnations[i].len == from->incarnations[i].len;
+    }
+    to->incarnations = incarnations;
+    return good;
+}
+
 static bool copy(struct catalog_page *p, const struct activity *from, struct activity *to, size_t index)
 {
     *to = *from;
     to->activity = arena_str(&p->memory, from->activity);
     to->title = arena_str(&p->memory, from->title);
-    if (to->activity.len != from->activity.len || to->title.len != from->title.len || !copy_skus(&p->memory, from, to))
+    if (to->activity.len != from->activity.len || to->title.len != from->title.len || !copy_skus(&p->memory, from, to) || !copy_incarnations(&p->memory, from, to))
         return false;
     size_t at = slot_of(to->activity, p->slots);
     while (p->by_name[at] != 0)

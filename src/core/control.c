@@ -2,7 +2,8 @@
  * control.c: a move is a list of steps, one call at a time; each call is repeated a few times before it counts as not answered.
  *
  *   open:   FIND the activity → SEEDED? every bucket → MOVE → TELL every bucket
- *   warm:   FIND → MOVE → TELL → SLICE of units → HAND them over (→ SLICE …) → COUNT every bucket → SEAL every bucket (seeded)
+ *   warm:   FIND → MOVE → TELL → SLICE of units → HAND them over (→ SLICE …) → COUNT and RECORD every bucket (whose server has it) → SEAL every
+ *           bucket (seeded)
  *   others: FIND → MOVE → TELL
  *
  * MOVE names the version that FIND saw: a call that arrives after its time must not undo what somebody did since. Where another was faster, it
@@ -19,7 +20,7 @@
 #define SLICE_MAX 1024
 #define WORK_BYTES ((size_t)1 << 20)
 
-enum step { STEP_FIND, STEP_SEEDED, STEP_MOVE, STEP_TELL, STEP_SLICE, STEP_HAND, STEP_COUNT, STEP_SEAL, STEP_END };
+enum step { STEP_FIND, STEP_SEEDED, STEP_MOVE, STEP_TELL, STEP_SLICE, STEP_HAND, STEP_COUNT, STEP_RECORD, STEP_SEAL, STEP_END };
 
 struct unit_home {
     struct token token;
@@ -48,6 +49,8 @@ struct control_work {
     struct unit_home units[SLICE_MAX];
     size_t unit_count, unit_at, handed;
     uint32_t *expected;                /* units per bucket and SKU */
+    char incarnation[INCARNATION_TEXT];    /* of the server that has counted the bucket */
+    size_t incarnation_len;
 };
 struct controller {
     struct store *store;
@@ -96,6 +99,7 @@ static bool keep(struct control_work *w, const struct activity *from)
     a->activity = arena_str(&w->memory, from->activity);
     a->title = arena_str(&w->memory, from->title);
     a->skus = skus;
+    a->incarnations = NULL;
     for (size_t i = 0; skus && i < from->sku_count; i++) {
         skus[i] = from->skus[i];
         skus[i].sku = arena_str(&w->memory, from->skus[i].sku);
@@ -208,8 +212,27 @@ static void pass_answered(enum step s)
         KILLPOINT(HAND_ANSWERED);
     else if (s == STEP_COUNT)
         KILLPOINT(COUNT_ANSWERED);
+    else if (s == STEP_RECORD)
+        KILLPOINT(RECORD_ANSWERED);
     else if (s == STEP_SEAL)
         KILLPOINT(SEAL_ANSWERED);
+}
+
+/* That server held every unit at that moment; should it be another by the time the sale begins, the bucket is closed and healed first. */
+static void record(struct control_work *w, struct str incarnation)
+{
+    check(incarnation.len <= sizeof w->incarnation);
+    memcpy(w->incarnation, incarnation.ptr, incarnation.len);
+    w->incarnation_len = incarnation.len;
+    w->step = STEP_RECORD;
+    w->attempts = 0;
+    step(w);
+}
+
+static void next_count(struct control_work *w)
+{
+    w->step = STEP_COUNT;
+    next_bucket(w, w->lagging == 0 ? STEP_SEAL : STEP_END);
 }
 
 static void went_well(struct control_work *w, const void *result)
@@ -243,9 +266,15 @@ static void went_well(struct control_work *w, const void *result)
         handed(w, result);
         return;
     case STEP_COUNT:
-        if (!counted(w, stock))
-            lag(w);
-        next_bucket(w, w->lagging == 0 ? STEP_SEAL : STEP_END);
+        if (counted(w, stock)) {
+            record(w, stock->incarnation);
+            return;
+        }
+        lag(w);
+        next_count(w);
+        return;
+    case STEP_RECORD:
+        next_count(w);
         return;
     case STEP_SEAL:
         next_bucket(w, STEP_END);
@@ -259,8 +288,9 @@ static void went_well(struct control_work *w, const void *result)
 /* After all attempts: a bucket that does not answer is named and passed by; anything else ends the move. */
 static void went_badly(struct control_work *w, enum reason reason)
 {
-    if (w->step == STEP_TELL || w->step == STEP_COUNT || w->step == STEP_SEAL) {
+    if (w->step == STEP_TELL || w->step == STEP_COUNT || w->step == STEP_RECORD || w->step == STEP_SEAL) {
         lag(w);
+        w->step = w->step == STEP_RECORD ? STEP_COUNT : w->step;
         next_bucket(w, STEP_END);
         return;
     }
@@ -278,6 +308,7 @@ static void came(struct waiter *waiter, enum reason reason, const void *result)
     struct control_work *w = container_of(waiter, struct control_work, call);
     enum fate fate = reason_fate(reason);
     bool told = (w->step == STEP_TELL || w->step == STEP_SEAL) && fate == FATE_DONE;    /* UNCHANGED: an equal or higher version stood */
+    told |= w->step == STEP_RECORD && reason == REASON_CONFLICT;                         /* open meanwhile: it was recorded before */
     if (reason == REASON_OK || told) {
         went_well(w, result);
     } else if ((fate == FATE_RETRY || fate == FATE_UNKNOWN) && ++w->attempts < w->controller->options.attempts) {
@@ -335,6 +366,12 @@ static void step(struct control_work *w)
     case STEP_COUNT: {
         struct stock_ask ask = {.bucket = bucket_of(w)};
         store_stock(c->store, &ask, &w->call);
+        return;
+    }
+    case STEP_RECORD: {
+        struct record_ask ask = {bucket_of(w), {w->incarnation, w->incarnation_len}};
+        ledger_record(c->ledger, &ask, &w->call);
+        KILLPOINT(RECORD_ASKED);
         return;
     }
     case STEP_TELL:

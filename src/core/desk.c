@@ -5,7 +5,7 @@ struct desk_options desk_options_default(void)
 {
     return (struct desk_options){
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
-        .soldout = soldout_options_default(), .query = query_options_default(),
+        .incarnation = incarnation_options_default(), .soldout = soldout_options_default(), .query = query_options_default(),
         .pays = counter_options_default(), .cancels = counter_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
         .refresh_ms = 300, .poll_after_ms = 500};
 }
@@ -28,7 +28,9 @@ bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledg
         catalog_free(&d->catalog);
         return false;
     }
-    if (!soldout_init(&d->soldout, store, clock, &d->catalog, options.soldout)) {
+    bool guarded = incarnation_init(&d->guard, store, options.incarnation);
+    if (!guarded || !soldout_init(&d->soldout, store, clock, &d->catalog, &d->guard, options.soldout)) {
+        incarnation_free(&d->guard);
         publisher_free(&d->publisher);
         settler_free(&d->settler);
         catalog_free(&d->catalog);
@@ -57,6 +59,7 @@ void desk_stop(struct desk *d)
 void desk_free(struct desk *d)
 {
     soldout_free(&d->soldout);
+    incarnation_free(&d->guard);
     publisher_free(&d->publisher);
     settler_free(&d->settler);
     catalog_free(&d->catalog);

@@ -5,6 +5,7 @@
 #include "catalog.h"
 #include "counter.h"
 #include "ident.h"
+#include "incarnation.h"
 #include "publish.h"
 #include "query.h"
 #include "settler.h"
@@ -15,6 +16,7 @@ struct desk_options {
     struct catalog_options catalog;
     struct settler_options settler;
     struct publisher_options publisher;
+    struct incarnation_options incarnation;
     struct soldout_options soldout;
     struct query_options query;
     struct counter_options pays, cancels;
@@ -38,6 +40,7 @@ struct desk {
     struct catalog catalog;
     struct settler settler;
     struct publisher publisher;
+    struct incarnation_guard guard;    /* whether the store still holds all it has said */
     struct soldout soldout;
     struct verdict_office office;
     struct counter pays, cancels;

@@ -42,7 +42,12 @@ struct janitor {
     struct bucket bucket;
     uint8_t buckets;
     char name[64];
-    uint64_t pending;
+    uint64_t pending, closed;
+    struct incarnation_guard guard;
+    struct incarnation_asked seen;      /* of the bucket that is visited */
+    struct healer healer;
+    struct catalog_wait refresh;
+    bool refreshed;                     /* the ledger was asked again, for this bucket's server is a stranger */
     struct waiter caller;
     struct alarm tick;
     uint64_t tokens_used, burst_us, consumed_before;    /* the budget of repeats */
@@ -53,7 +58,7 @@ struct janitor_options janitor_options_default(void)
 {
     return (struct janitor_options){
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
-        .sweep = sweep_options_default(), .hint = hint_options_default(), .tick_ms = 500,
+        .incarnation = incarnation_options_default(), .healer = healer_options_default(), .sweep = sweep_options_default(), .hint = hint_options_default(), .tick_ms = 500,
         .ask_ms = 2000, .overdue_ms = 45000, .call_ms = 1000, .jobs = 256, .again_permille = 50, .again_burst = 5000, .again_burst_ms = 15000};
 }
 
@@ -171,6 +176,8 @@ static void round_end(struct janitor *j)
     j->walking = false;
     j->facts.pending = j->pending;
     metric_set(METRIC_PENDING, 0, (int64_t)j->pending);
+    j->facts.closed = j->closed;
+    metric_set(METRIC_CLOSED_BUCKETS, 0, (int64_t)j->closed);
     if (!j->running || j->draining)
         return;
     uint64_t spent = clock_mono_us(j->clock) - j->began_us, tick = (uint64_t)j->options.tick_ms * 1000;
@@ -180,6 +187,7 @@ static void round_end(struct janitor *j)
 
 static void next_bucket(struct janitor *j)
 {
+    j->refreshed = false;
     if (++j->bucket.number < j->buckets) {
         visit(j);
         return;
@@ -247,12 +255,49 @@ static void pushed(struct waiter *w, enum reason reason, const void *result)
     ask_due(j);
 }
 
+static void read_again(struct catalog_wait *w, enum reason reason)
+{
+    (void)reason;
+    visit(container_of(w, struct janitor, refresh));
+}
+
+static void bucket_closed(struct incarnation_guard *guard, const struct bucket *bucket, struct str mark)
+{
+    healer_want(&container_of(guard, struct janitor, guard)->healer, bucket, mark);
+}
+
+/* A closed bucket is healed. One whose server the ledger does not know is closed; but it is the ledger as it is now that must not know him: true, and it
+ * is being read again. Where no incarnation is recorded, warm has not counted the bucket yet, or it is older than such records. */
+static bool tend(struct janitor *j, const struct activity *a, const struct stock_answer *s)
+{
+    uint8_t bucket = j->bucket.number;
+    bool sane = incarnation_answered(&j->guard, a, bucket, j->seen, s->sequence, true);
+    if (s->closed) {
+        j->closed += a->state != ACTIVITY_CLOSED;    /* one that is over is looked at now and then only */
+        healer_want(&j->healer, &j->bucket, s->mark);
+        return false;
+    }
+    bool warming = a->state == ACTIVITY_WARM && (!a->incarnations || a->incarnations[bucket].len == 0);
+    if (!sane || warming || j->draining || incarnation_recorded(a, bucket, s->incarnation))
+        return false;
+    if (j->refreshed) {
+        incarnation_close(&j->guard, a, bucket);
+        return false;
+    }
+    j->refreshed = true;
+    j->refresh = (struct catalog_wait){.done = read_again};
+    catalog_refresh(&j->catalog, &j->refresh);
+    return true;
+}
+
 /* A bucket that lags behind the ledger's version is told. One that is not there at all is not made here: a missing bucket is closed, never empty. */
 static void stock_came(struct waiter *w, enum reason reason, const void *result)
 {
     struct janitor *j = container_of(w, struct janitor, caller);
     const struct stock_answer *s = result;
     const struct activity *a = catalog_find(&j->catalog, j->bucket.activity);
+    if (reason == REASON_OK && a && a->epoch == j->bucket.epoch && tend(j, a, s))
+        return;
     if (reason != REASON_OK || !a || a->epoch != j->bucket.epoch || s->version >= a->version) {
         if (reason == REASON_OK)
             ask_due(j);
@@ -267,6 +312,9 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
 
 static void visit(struct janitor *j)
 {
+    const struct activity *a = catalog_find(&j->catalog, j->bucket.activity);
+    if (a && a->epoch == j->bucket.epoch)
+        j->seen = incarnation_ask(&j->guard, a, j->bucket.number);
     struct stock_ask ask = {.bucket = j->bucket};
     j->caller = (struct waiter){.wake = stock_came, .budget_ms = j->options.call_ms};
     store_stock(j->store, &ask, &j->caller);
@@ -279,7 +327,7 @@ static void ticked(struct waiter *w, enum reason reason, const void *result)
     j->walking = true;
     j->round++;
     j->began_us = clock_mono_us(j->clock);
-    j->pending = 0;
+    j->pending = j->closed = 0;
     j->activity = SIZE_MAX;    /* so that the first step is to the first */
     j->buckets = 0;
     next_bucket(j);
@@ -296,6 +344,11 @@ static void heard(struct hint *h, size_t messages)
 static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus)
 {
     const struct janitor_options *o = &j->options;
+    if (!incarnation_init(&j->guard, j->store, o->incarnation))
+        return false;
+    j->guard.closed = bucket_closed;
+    if (!healer_init(&j->healer, j->store, ledger, j->clock, o->healer))
+        return false;
     hint_init(&j->hint, bus, j->clock, j->random, o->hint, heard);
     if (!sweep_init(&j->sweep, ledger, j->clock, j->random, o->sweep))
         return false;
@@ -322,8 +375,11 @@ struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger 
     if (j)
         *j = (struct janitor){.store = store, .clock = clock, .random = random, .keys = keys, .options = *options, .jobs = jobs};
     if (!j || !jobs || !parts_init(j, ledger, bus)) {
-        if (j)
+        if (j) {
+            incarnation_free(&j->guard);
+            healer_free(&j->healer);
             sweep_free(&j->sweep);
+        }
         free(jobs);
         free(j);
         return NULL;
@@ -354,12 +410,14 @@ void janitor_drain(struct janitor *j)
     clock_unset(j->clock, &j->tick);
     catalog_stop(&j->catalog);
     sweep_drain(&j->sweep);
+    healer_drain(&j->healer);
     hint_stop(&j->hint);
 }
 
 bool janitor_idle(const struct janitor *j)
 {
-    return j->draining && !j->walking && j->busy == 0 && sweep_idle(&j->sweep) && publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
+    return j->draining && !j->walking && j->busy == 0 && sweep_idle(&j->sweep) && healer_idle(&j->healer) && incarnation_idle(&j->guard) &&
+           publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
 }
 
 void janitor_free(struct janitor *j)
@@ -368,6 +426,9 @@ void janitor_free(struct janitor *j)
         return;
     clock_unset(j->clock, &j->tick);
     waiter_drop(&j->caller);
+    catalog_let_go(&j->refresh);
+    incarnation_free(&j->guard);
+    healer_free(&j->healer);
     for (size_t i = 0; i < j->options.jobs; i++)
         verdict_let_go(&j->jobs[i].verdict);
     sweep_free(&j->sweep);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * janitor.h: one steady tick beside the road, for what time left behind. It announces again what nobody confirmed, asks the ledger for
- * verdicts that have not come back, and pushes an activity's state to buckets that lag (protocol §6). Age never proves
+ * verdicts that have not come back, pushes an activity's state to buckets that lag, and closes and heals buckets that may have
+ * forgotten (protocol §2, §6). Age never proves
  * anything; it only says when to ask. Any number may run: the store hands each due reservation to one of them. */
 #pragma once
 #include "catalog.h"
+#include "heal.h"
 #include "hint.h"
 #include "ident.h"
+#include "incarnation.h"
 #include "publish.h"
 #include "settler.h"
 #include "sweep.h"
@@ -15,6 +18,8 @@ struct janitor_options {
     struct catalog_options catalog;
     struct settler_options settler;
     struct publisher_options publisher;
+    struct incarnation_options incarnation;
+    struct healer_options healer;
     struct sweep_options sweep;   /* of unpaid orders */
     struct hint_options hint;
     uint32_t tick_ms;             /* between two rounds over all buckets; 500 */
@@ -38,6 +43,7 @@ void janitor_free(struct janitor *);
 
 struct janitor_facts {
     uint64_t looked, asked, settled, republished, held_back;
+    uint64_t closed;                /* buckets closed, as last seen */
     uint64_t pending;               /* users with an undecided reservation, all buckets, as last seen */
 };
 struct janitor_facts janitor_facts(const struct janitor *);

@@ -243,10 +243,30 @@ static const struct entry *choose(const struct query *q, const struct look_answe
     return best;
 }
 
+static const struct activity *activity_asked(const struct query *q)
+{
+    const struct catalog *c = &q->desk->catalog;
+    return q->by == QUERY_REQUEST ? catalog_find(c, q->activity) : catalog_by_number(c, ident_read(q->ident).activity);
+}
+
+/* A store that may have forgotten, or has: what it holds undecided may be decided long since. */
+static void doubt_store(struct query *q, const struct look_answer *said)
+{
+    struct desk *d = q->desk;
+    const struct activity *a = activity_asked(q);
+    if (!a)
+        return;
+    uint8_t bucket = user_bucket(q->hash, a->buckets);
+    bool back = said && !incarnation_answered(&d->guard, a, bucket, q->heard, said->sequence, false);
+    if (back || incarnation_of(&d->guard, a, bucket) == INCARNATION_STRANGER)
+        desk_doubt(d);
+}
+
 static void store_said(struct waiter *w, enum reason reason, const void *result)
 {
     struct query *q = container_of(w, struct query, waiter);
     const struct look_answer *a = result;
+    doubt_store(q, reason == REASON_OK ? a : NULL);
     const struct entry *e = reason == REASON_OK ? choose(q, a) : NULL;
     q->store_failed = reason != REASON_OK;
     q->known = e != NULL;
@@ -310,6 +330,7 @@ static bool look(struct query *q)
         return false;
     }
     struct look_ask ask = {.bucket = {a->activity, a->epoch, user_bucket(q->hash, a->buckets)}, .user = q->user};
+    q->heard = incarnation_ask(&d->guard, a, ask.bucket.number);
     q->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.query.store_ms};
     store_look(d->store, &ask, &q->waiter);
     return false;

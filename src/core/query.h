@@ -5,6 +5,7 @@
  * names we never made and of other people's; what nobody knows yet is RECONCILING, and where nobody could be asked, DEPENDENCY_DOWN. */
 #pragma once
 #include "clock.h"
+#include "incarnation.h"
 #include "ledger.h"
 #include "settler.h"
 #include "store.h"
@@ -68,6 +69,7 @@ struct query {
     bool refreshed;               /* the activities were read again for it */
     struct catalog_wait catalog;
     enum reservation_state seen;
+    struct incarnation_asked heard;    /* of the bucket that was asked, before it was */
     struct entry entry;           /* as the store held it */
     char kept[192];
     struct waiter waiter;

@@ -8,6 +8,7 @@
 #include "metric.h"
 
 static bool ask_store(struct take *);
+static void refresh(struct take *);
 
 static bool answer(struct take *t, enum reason reason)
 {
@@ -39,8 +40,6 @@ static enum reason told(enum reason reason)
         return reason;
     case REASON_STALE_EPOCH:
         return REASON_RESERVATION_PAUSED;
-    case REASON_BUCKET_CLOSED:
-        return REASON_UNCERTAIN;
     default:
         return reason_fate(reason) == FATE_UNKNOWN || reason_fate(reason) == FATE_DONE ? REASON_UNCERTAIN : REASON_DEPENDENCY_DOWN;
     }
@@ -156,6 +155,43 @@ static void again(struct take *t)
         t->done(t);
 }
 
+/* ---- a store that may have forgotten (protocol §2) ------------------------------------------------------------------------- */
+
+/* It takes nothing new. Perhaps it is only we who do not know that it has been healed: then the ledger says so. */
+static void closed(struct take *t)
+{
+    struct desk *d = t->desk;
+    bool old = clock_mono_us(d->clock) - d->catalog.learnt_us > 200000;
+    if (t->server != INCARNATION_KNOWN && !t->refreshed && old && d->catalog.running) {
+        refresh(t);
+        return;
+    }
+    const struct activity *a = catalog_find(&d->catalog, t->activity);
+    bool unknown = a && t->server == INCARNATION_UNHEARD && old;    /* none was ever learnt, and the ledger does not answer */
+    if (a && t->server != INCARNATION_KNOWN && !unknown)
+        incarnation_close(&d->guard, a, t->bucket.number);
+    desk_doubt(d);
+    finish(t, unknown ? REASON_DEPENDENCY_DOWN : REASON_UNCERTAIN);
+}
+
+/* What a store says that is not to be believed is told where it is the user's own, and confirmed with the ledger. What it says beside that (that a unit was
+ * taken, that another reservation stands, that nothing is left) may be a thing of the past: nobody knows. */
+static bool believed(struct take *t, enum reason reason, const struct reserve_answer *r)
+{
+    struct desk *d = t->desk;
+    const struct activity *a = r ? catalog_find(&d->catalog, t->activity) : NULL;
+    bool back = a && a->epoch == t->bucket.epoch && reason != REASON_STALE_EPOCH &&
+                !incarnation_answered(&d->guard, a, t->bucket.number, t->seen, r->sequence, true);
+    if (!back && t->server != INCARNATION_STRANGER)
+        return true;
+    desk_doubt(d);
+    bool rumour = (reason == REASON_QUEUED && !r->replayed) || reason == REASON_ALREADY_PURCHASED || reason == REASON_BUCKET_EMPTY;
+    if (!rumour)
+        return true;
+    finish(t, REASON_UNCERTAIN);
+    return false;
+}
+
 static void refreshed(struct catalog_wait *w, enum reason reason)
 {
     (void)reason;
@@ -208,6 +244,8 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     const struct reserve_answer *r = result;
     metric_add(METRIC_RESERVATIONS, reason, 1);
     metric_observe(METRIC_RESERVE_SECONDS, clock_mono_us(t->desk->clock) - t->asked_us);
+    if (!believed(t, reason, r))
+        return;
     switch (reason) {
     case REASON_QUEUED:
         reserved(t, r);
@@ -239,6 +277,9 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
             return;
         }
         break;
+    case REASON_BUCKET_CLOSED:
+        closed(t);
+        return;
     case REASON_ASK_LEDGER:
         if (!t->asked) {
             t->asked = true;
@@ -278,11 +319,13 @@ static bool ask_store(struct take *t)
     }
     if (a->qualification && t->nonce.len == 0 && !t->replay_only)
         return answer(t, REASON_QUALIFICATION_INVALID);
+    t->seen = incarnation_ask(&d->guard, a, t->bucket.number);
+    t->server = incarnation_of(&d->guard, a, t->bucket.number);
     struct ident_fields fields = {.made_ms = clock_now_ms(d->clock), .activity = a->number, .epoch = a->epoch, .bucket = t->bucket.number};
     struct reserve_ask ask = {
         .bucket = t->bucket, .user = t->user, .sku = t->sku, .request = t->request, .user_hash = t->hash, .nonce = t->nonce,
         .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || d->draining,
-        .ledger_asked = t->asked};
+        .ledger_asked = t->asked, .sealed = t->server != INCARNATION_KNOWN};
     t->asked_us = clock_mono_us(d->clock);
     t->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.reserve_ms};
     KILLPOINT(RESERVE_BEFORE);

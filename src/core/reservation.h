@@ -29,6 +29,8 @@ struct take {
     uint64_t hash, asked_us;
     int sku_at;
     bool refreshed, asked, old;
+    enum incarnation server;                      /* whom the store was found to be when it was asked, and what it had said */
+    struct incarnation_asked seen;
     struct waiter waiter;
     struct alarm alarm;
     struct catalog_wait catalog;

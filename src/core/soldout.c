@@ -10,6 +10,7 @@
 struct soldout_read {
     struct waiter waiter;
     struct soldout_watch *watch;
+    struct incarnation_asked seen;
 };
 /* What one round has seen of one bucket. */
 struct sight {
@@ -84,7 +85,10 @@ static void round_begin(struct soldout_watch *w)
     w->failed = false;
     w->filtered = w->before;
     w->reading = w->buckets;
+    const struct activity *a = catalog_by_number(s->catalog, w->number);
     for (uint8_t b = 0; b < w->buckets; b++) {
+        if (a)
+            w->reads[b].seen = incarnation_ask(s->guard, a, b);
         struct stock_ask ask = {.bucket = {w->activity, w->epoch, b}, .with_filter = w->filtered};
         w->now[b] = (struct sight){.sent_us = clock_mono_us(s->clock)};
         store_stock(s->store, &ask, &w->reads[b].waiter);
@@ -110,6 +114,15 @@ static bool take_filter(struct soldout_watch *w, size_t b, const struct stock_an
     return true;
 }
 
+/* Whether the store that answered is known to hold all it has said: else nothing follows from what it does not hold. */
+static bool remembers(struct soldout_watch *w, size_t b, const struct stock_answer *s)
+{
+    struct soldout *owner = w->owner;
+    const struct activity *a = catalog_by_number(owner->catalog, w->number);
+    return a && a->epoch == w->epoch && incarnation_recorded(a, (uint8_t)b, s->incarnation) &&
+           incarnation_answered(owner->guard, a, (uint8_t)b, w->reads[b].seen, s->sequence, true);
+}
+
 static void see(struct soldout_watch *w, size_t b, const struct stock_answer *a)
 {
     struct sight *sight = &w->now[b];
@@ -117,7 +130,7 @@ static void see(struct soldout_watch *w, size_t b, const struct stock_answer *a)
     sight->version = a->version;
     sight->state = a->state;
     sight->now_ms = a->now_ms;
-    if (!a->seeded || a->closed) {
+    if (!a->seeded || a->closed || !remembers(w, b, a)) {
         w->failed = true;
         return;
     }
@@ -286,10 +299,11 @@ static struct soldout_watch *watch_of(struct soldout *s, const struct activity *
     return w;
 }
 
-bool soldout_init(struct soldout *s, struct store *store, struct clock *clock, struct catalog *catalog, struct soldout_options options)
+bool soldout_init(struct soldout *s, struct store *store, struct clock *clock, struct catalog *catalog, struct incarnation_guard *guard,
+                  struct soldout_options options)
 {
     check(options.watches >= 1 && options.watches < 255 && options.valid_ms < 300 && options.filter_bytes < UINT32_MAX);
-    *s = (struct soldout){.store = store, .clock = clock, .catalog = catalog, .options = options};
+    *s = (struct soldout){.store = store, .clock = clock, .catalog = catalog, .guard = guard, .options = options};
     list_init(&s->lone);
     s->tick.waiter.wake = ticked;
     s->watches = calloc(options.watches, sizeof *s->watches);

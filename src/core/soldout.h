@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * soldout.h: what one process may say by itself (protocol §2, "SOLD_OUT"). Two rounds over all buckets, the second begun after the first
- * ended, every bucket seeded in one epoch and not closed, nothing free, resting or moving, the same restock counters both times: then,
+ * ended, every bucket seeded in one epoch and not closed, of the store that the ledger has recorded, nothing free, resting or moving, the same restock counters both times: then,
  * for 250 ms counted per bucket from the moment its read of the second round was *sent*, users that are not in that bucket's winners'
  * filter may be told SOLD_OUT without asking anybody. Likewise ENDED and RESERVATION_PAUSED once every bucket holds that state.
  * A failed read ends it. One of these reads for everybody on its event loop. */
 #pragma once
 #include "catalog.h"
 #include "clock.h"
+#include "incarnation.h"
 #include "list.h"
 #include "store.h"
 
@@ -37,6 +38,7 @@ struct soldout {
     struct store *store;
     struct clock *clock;
     struct catalog *catalog;
+    struct incarnation_guard *guard;
     struct soldout_options options;
     struct soldout_watch *watches;
     uint8_t *filters;
@@ -45,7 +47,7 @@ struct soldout {
     struct alarm tick;
 };
 
-bool soldout_init(struct soldout *, struct store *, struct clock *, struct catalog *, struct soldout_options);
+bool soldout_init(struct soldout *, struct store *, struct clock *, struct catalog *, struct incarnation_guard *, struct soldout_options);
 void soldout_stop(struct soldout *);    /* whoever is held hears STOCK_MOVING */
 void soldout_free(struct soldout *);
 
