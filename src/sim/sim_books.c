@@ -54,7 +54,8 @@ struct sim_journal *sim_books_journal(struct sim_books *b, const struct sim_unit
 {
     b->journal = sim_books_room(b->journal, b->journal_count, &b->journal_cap, sizeof *b->journal);
     struct sim_journal *j = &b->journal[b->journal_count++];
-    *j = (struct sim_journal){.unit = u->token.unit, .generation = u->token.generation, .change = change, .reservation = reservation, .at_ms = b->now_ms};
+    *j = (struct sim_journal){.unit = u->token.unit, .generation = u->token.generation, .change = change, .reservation = reservation, .why = REASON_OK,
+                             .at_ms = b->now_ms};
     return j;
 }
 

@@ -203,6 +203,8 @@ static bool act_look(struct sim_call *c)
         return sim_call_answer(c, REASON_NOT_FOUND, NULL);
     struct ledger_look_answer *answer = sim_new(&c->ground, struct ledger_look_answer);
     *answer = (struct ledger_look_answer){.decided = row != NULL, .what = *what, .has_order = o != NULL, .parked = parked};
+    if (row && parked && row->what.message.len == 0)    /* decided without a message; the one that was parked is known */
+        answer->what.message = review->what.message;
     if (row) {
         answer->verdict = sim_books_verdict(row, false);
         answer->decided_ms = row->decided_ms;

@@ -28,7 +28,7 @@ BEGIN
                                     LIMIT 1000) unclaimed;
   END IF;
   RETURN QUERY
-    SELECT b.outbox_id, b.version, b.kind, coalesce(b.activity_id, x.activity_id, r.activity_id, ''), coalesce(a.number, 0), coalesce(a.epoch, 0::smallint),
+    SELECT b.outbox_id, b.version, b.kind, coalesce(b.activity_id, x.activity_id, r.activity_id, d.activity_id, ''), coalesce(a.number, 0), coalesce(a.epoch, 0::smallint),
            coalesce(a.buckets, 0::smallint), coalesce(a.rebuilding, false),
            coalesce(x.user_id, r.user_id, ''), coalesce(x.sku_id, r.sku_id, t.sku_id, ''), coalesce(x.request_id, r.request_id, ''),
            coalesce(b.reservation_id, ''), coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''),

@@ -16,6 +16,8 @@ DECLARE
   r_unit bigint[];
   r_generation integer[];
   r_available boolean[];
+  r_activity text[];
+  r_sku text[];    -- a message of another SKU may name the same unit and generation: it has returned nothing
 BEGIN
   WITH raised AS (
     UPDATE inventory_token t SET generation = r.top + 1, updated_at = now()
@@ -25,27 +27,28 @@ BEGIN
       AND (t.generation < r.top
            OR (t.generation = r.top AND t.status = 'AVAILABLE'
                AND NOT EXISTS (SELECT FROM orders o WHERE o.unit = t.unit AND o.status <> 'CANCELED')))
-    RETURNING t.unit, t.generation, t.status = 'AVAILABLE' AS available)
-  SELECT array_agg(unit), array_agg(generation), array_agg(available) INTO r_unit, r_generation, r_available FROM raised;
+    RETURNING t.unit, t.generation, t.status = 'AVAILABLE' AS available, t.activity_id, t.sku_id)
+  SELECT array_agg(unit), array_agg(generation), array_agg(available), array_agg(activity_id), array_agg(sku_id)
+  INTO r_unit, r_generation, r_available, r_activity, r_sku FROM raised;
   IF r_unit IS NULL THEN
     RETURN;
   END IF;
 
   UPDATE consumer_inbox x SET raised = r.generation
-  FROM unnest(r_unit, r_generation) r(unit, generation)
-  WHERE x.reservation_id = ANY (p_ids) AND x.unit = r.unit AND x.generation = r.generation - 1;
+  FROM unnest(r_unit, r_generation, r_activity, r_sku) r(unit, generation, activity, sku)
+  WHERE x.reservation_id = ANY (p_ids) AND x.unit = r.unit AND x.generation = r.generation - 1 AND x.activity_id = r.activity AND x.sku_id = r.sku;
 
   INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id, reason)
   SELECT DISTINCT ON (r.unit) r.unit, r.generation, CASE WHEN r.available THEN 'RETURNED' ELSE 'RAISED' END, 0, x.reservation_id, x.reason
-  FROM unnest(r_unit, r_generation, r_available) r(unit, generation, available)
-  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1
+  FROM unnest(r_unit, r_generation, r_available, r_activity, r_sku) r(unit, generation, available, activity, sku)
+  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1 AND x.activity_id = r.activity AND x.sku_id = r.sku
   WHERE x.reservation_id = ANY (p_ids)
   ORDER BY r.unit, x.reservation_id;
 
   INSERT INTO compensation (compensation_id, reservation_id, compensation_type, schema_version, unit, generation)
   SELECT DISTINCT ON (r.unit) compensation_name(x.reservation_id, 'RETURN_UNIT', 1), x.reservation_id, 'RETURN_UNIT', 1, r.unit, r.generation
-  FROM unnest(r_unit, r_generation, r_available) r(unit, generation, available)
-  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1
+  FROM unnest(r_unit, r_generation, r_available, r_activity, r_sku) r(unit, generation, available, activity, sku)
+  JOIN consumer_inbox x ON x.unit = r.unit AND x.generation = r.generation - 1 AND x.activity_id = r.activity AND x.sku_id = r.sku
   WHERE x.reservation_id = ANY (p_ids) AND r.available
   ORDER BY r.unit, x.reservation_id;
 END $$;
