@@ -248,6 +248,37 @@ static void killpoints(void)
 #undef POINT
 }
 
+#define KIND_TEXT "text"
+#define KIND_NUMBER "whole number"
+#define KIND_REAL "number"
+#define KIND_CHOICE "choice"
+#define MOST "at most"
+#define LEAST "at least"
+static void load(void)
+{
+    head("Scenarios", "spec/load.def", "What a scenario file of `seckill load` may say. Any other key is an error. Mappings nest or are written flat, as in the settings file.");
+    HEADER("key", "kind", "default", "from – to", "unit, or the choices", "meaning");
+#define SCENARIO(field, key, kind, value, min, max, unit, text) \
+    ROW(code(key), KIND_##kind, code(value), #min[0] == '0' && #max[0] == '0' && #max[1] == 0 ? "" : #min " – " #max, unit, text);
+#include "load.def"
+#undef SCENARIO
+    puts("\n## Thresholds\n\nOne that is set and not kept ends the run with exit code 99. Without a value it is not judged.");
+    HEADER("key", "the value may be", "unit", "what is measured");
+#define THRESHOLD(symbol, key, side, unit, text) ROW(code(key), side, unit, text);
+#include "load.def"
+#undef THRESHOLD
+    puts("\n## Requests");
+    HEADER("kind", "what it is");
+#define DEED(symbol, name, text) ROW(code(name), text);
+#include "load.def"
+#undef DEED
+    puts("\n## Stages\n\nMeasured by the service itself, read from its `/metrics` before and after the run; the budgets are those of mission §13, in ms.");
+    HEADER("stage", "metric", "from – to", "p50", "p95", "p99");
+#define STAGE(symbol, metric, p50, p95, p99, what, how) ROW(what, code(metric), how, #p50, #p95, #p99);
+#include "load.def"
+#undef STAGE
+}
+
 /* The tests of one promise or fault, as the cell of a table. */
 static const char *proofs(const char *id)
 {
@@ -282,7 +313,7 @@ static const struct {
     void (*print)(void);
 } pages[] = {
     {"reasons.md", reasons}, {"states.md", states}, {"config.md", config}, {"metrics.md", metrics}, {"routes.md", routes}, {"verbs.md", verbs}, {"bounds.md", bounds}, {"redis.md", redis}, {"killpoints.md", killpoints},
-    {"acceptance.md", acceptance},
+    {"acceptance.md", acceptance}, {"scenarios.md", load},
     {"reservation.dot", reservation_dot}, {"order.dot", order_dot}, {"activity.dot", activity_dot},
 };
 

@@ -36,6 +36,9 @@ expect 4 'nobody listens' buy --http-listen 127.0.0.1:1
 expect 4 'nobody listens' rush --http-listen 127.0.0.1:1
 expect 3 'redis.url' audit --redis-url nonsense
 expect 4 'nothing is proved' audit --redis-url unix:/nonexistent --postgres-url 'host=/nonexistent'
+expect 2 'it needs a scenario file' load
+expect 3 'No such file' load /no-such-file
+expect 2 'expected a number' load load.yaml --scale fast
 expect 2 'is no id' buy --user 'a b'
 expect 2 'is no id' audit 'a b'
 expect 2 'is no id' explain ''
