@@ -81,11 +81,12 @@ pid_stop() {
 
 # --- ports
 
-# port_taken PORT: somebody listens there, or holds the number as the near end of a connection.
+# port_taken PORT: somebody listens there, or holds the number as the near end of a connection. What a server that died has left of its connections
+# (FIN_WAIT, CLOSING, LAST_ACK, TIME_WAIT) is in nobody's way: else a server killed under load would come back elsewhere.
 port_taken() {
   local hex
   printf -v hex '%04X' "$1"
-  if awk -v port=":$hex" 'FNR > 1 && substr($2, length($2) - 4) == port && $4 != "06" { found = 1; exit } END { exit !found }' \
+  if awk -v port=":$hex" 'FNR > 1 && substr($2, length($2) - 4) == port && $4 !~ /^0[4569B]$/ { found = 1; exit } END { exit !found }' \
     /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
     return 0
   fi
@@ -112,7 +113,14 @@ port_pick() {
   done
   die "no free port from $first to $((first + 1999))"
 }
+# port_hand_over: the claims are with what was started since the pick, and no longer with us and with what we start next.
+port_hand_over() {
+  local fd
+  for fd in "${claimed_fds[@]}"; do exec {fd}>&-; done
+  claimed_fds=()
+}
 # port_claim PORT...: all of them, or none.
+claimed_fds=()
 port_claim() {
   local dir=/tmp/.seckill-ports-$EUID fd port
   local -a held=()
@@ -125,6 +133,7 @@ port_claim() {
     for fd in "${held[@]}"; do exec {fd}>&-; done
     return 1
   done
+  claimed_fds+=("${held[@]}")
 }
 
 # --- a directory of ours: only what carries the mark is ever deleted

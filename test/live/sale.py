@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -121,7 +122,8 @@ class Sale:
         self.run = self.dir / "run"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("SECKILL_") or k in ("SECKILL_CACHE", "SECKILL_ROCKETMQ_LIB")}
         self.environ |= {"SECKILL_RUN": str(self.run), "SECKILL_BIN": str(SECKILL)} | settings
-        self.environ["SECKILL_STACK_POSTGRES"] = EXPLAINED
+        # Ports where nobody begins to look: a server that was killed must find its own again, however many test runs there are beside this one.
+        self.environ |= {"SECKILL_STACK_POSTGRES": EXPLAINED, "SECKILL_STACK_PORT": str(random.randrange(20000, 29000, 10))}
         if processes:
             self.environ["SECKILL_PROCESSES"] = processes
         self.process, self.extra, self.stopped = None, [], []

@@ -38,4 +38,7 @@ before=$(ports a)
 "$root/tools/stack" kill "$live/a"
 expect 'the first stack comes up again' "$root/tools/stack" up "$live/a" rocketmq
 same 'on the ports it had' "$(ports a)" "$before"
+"$root/tools/stack" kill "$live/a" namesrv
+expect 'the name server alone comes up again' "$root/tools/stack" up "$live/a" namesrv
+same 'where its broker looks for it' "$(ports a)" "$before"
 expect 'the broker is known to its own name server' grep -q 127.0.0.1:"$(cat "$live/a/run/broker.port")" <("$root/tools/stack" mqadmin "$live/a" clusterList 2>/dev/null)
