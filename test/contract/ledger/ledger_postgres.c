@@ -510,7 +510,7 @@ static void closing_ends_what_flies(void **state)
 
 /* ---- the property, on several connections ---- */
 
-enum { WORKERS = 8, UNITS = 40, USERS = 90, NAMES = 1200, PROPERTY_MS = 4000 };
+enum { WORKERS = 8, UNITS = 100, USERS = 300, NAMES = 6000, PROPERTY_MS = 4000 };
 static struct activity bazaar;
 static struct create_order names[NAMES];
 static struct verdict known[NAMES];
@@ -520,8 +520,10 @@ static struct worker {
     struct waiter waiter;
     size_t which[24], count;
     bool flying, stop;
-    int batches, busy;
+    int batches, busy, paid, canceled, back;
 } workers[WORKERS];
+static struct str order_names[NAMES];
+static size_t sold[NAMES], sold_count;    /* names known to be orders */
 
 static size_t chance(size_t below)
 {
@@ -531,39 +533,118 @@ static size_t chance(size_t below)
     return (size_t)(chance_state % below);
 }
 
-static void worker_go(struct worker *w);
-static void worker_told(struct waiter *waiter, enum reason reason, const void *result)
+/* What an order came to, whoever said it: PAID and CANCELED are for ever. */
+static enum order_state ends[NAMES];
+static void order_is(size_t which, enum order_state state)
 {
-    struct worker *w = container_of(waiter, struct worker, waiter);
-    const struct place_answer *a = result;
+    assert_true(ends[which] == ORDER_CREATED || ends[which] == state);
+    ends[which] = state;
+}
+
+static void worker_go(struct worker *w);
+static bool worker_heard(struct worker *w, enum reason reason)
+{
     w->flying = false;
     w->batches++;
     assert_true(reason == REASON_OK || reason == REASON_ENGINE_BUSY);
     w->busy += reason != REASON_OK;
-    for (size_t i = 0; reason == REASON_OK && i < a->count; i++) {
+    return reason == REASON_OK;
+}
+
+static void worker_told(struct waiter *waiter, enum reason reason, const void *result)
+{
+    struct worker *w = container_of(waiter, struct worker, waiter);
+    const struct place_answer *a = result;
+    for (size_t i = 0; worker_heard(w, reason) && i < a->count; i++) {
         struct verdict *was = &known[w->which[i]];
         const struct verdict *is = &a->verdicts[i];
         assert_true(is->outcome == REASON_ORDERED || is->outcome == REASON_RELEASED);
         assert_true(was->outcome == REASON_QUEUED || (was->outcome == is->outcome && was->why == is->why));    /* no verdict turns */
+        if (was->outcome == REASON_QUEUED && is->outcome == REASON_ORDERED)
+            sold[sold_count++] = w->which[i];
         *was = (struct verdict){.outcome = is->outcome, .why = is->why};
     }
     if (!w->stop)
         worker_go(w);
 }
 
+static void worker_paid(struct waiter *waiter, enum reason reason, const void *result)
+{
+    struct worker *w = container_of(waiter, struct worker, waiter);
+    const struct pay_answer *a = result;
+    for (size_t i = 0; worker_heard(w, reason) && i < a->count; i++) {
+        enum reason outcome = a->verdicts[i].outcome;
+        if (outcome == REASON_PAYMENT_APPLIED || outcome == REASON_PAYMENT_EXTRA)
+            order_is(w->which[i], ORDER_PAID);
+        if (outcome == REASON_PAYMENT_AFTER_CANCEL)
+            order_is(w->which[i], ORDER_CANCELED);
+        w->paid += outcome == REASON_PAYMENT_APPLIED && a->verdicts[i].fresh;
+        w->back += a->verdicts[i].refund && a->verdicts[i].fresh && outcome != REASON_PAYMENT_DUPLICATE;
+    }
+    if (!w->stop)
+        worker_go(w);
+}
+
+static void worker_canceled(struct waiter *waiter, enum reason reason, const void *result)
+{
+    struct worker *w = container_of(waiter, struct worker, waiter);
+    const struct cancel_answer *a = result;
+    for (size_t i = 0; worker_heard(w, reason) && i < a->count; i++) {
+        enum reason outcome = a->verdicts[i].outcome;
+        if (outcome == REASON_CANCELED || outcome == REASON_ORDER_PAID)
+            order_is(w->which[i], outcome == REASON_CANCELED ? ORDER_CANCELED : ORDER_PAID);
+        w->canceled += a->verdicts[i].fresh;
+    }
+    if (!w->stop)
+        worker_go(w);
+}
+
+static void worker_pays(struct worker *w)
+{
+    struct pay_item items[24];
+    for (size_t i = 0; i < w->count; i++) {    /* several payments of an order, each heard several times */
+        const struct create_order *m = &names[w->which[i]];
+        bool other = str_eq(m->sku, str_lit("T"));
+        items[i] = callback(order_names[w->which[i]], words("b%zu_%zu%c", w->which[i], chance(3), 0).ptr, chance(4) ? PAYMENT_SUCCESS : PAYMENT_FAILED,
+                            other ? 250 : 100, other ? "EUR" : "CNY");
+        items[i].reservation = chance(8) ? m->reservation : (struct str){0};    /* and once in a while nobody can say whose it is */
+    }
+    w->waiter = (struct waiter){.wake = worker_paid};
+    ledger_pay(w->ledger, &(struct pay_ask){.items = items, .count = w->count}, &w->waiter);
+}
+
+static void worker_cancels(struct worker *w)
+{
+    struct cancel_item items[24];
+    bool due = chance(2);
+    for (size_t i = 0; i < w->count; i++)
+        items[i] = (struct cancel_item){order_names[w->which[i]], due ? (struct str){0} : names[w->which[i]].user};
+    w->waiter = (struct waiter){.wake = worker_canceled};
+    ledger_cancel(w->ledger, &(struct cancel_ask){.items = items, .count = w->count, .due = due, .why = due ? REASON_PAY_TIMEOUT : REASON_CANCELED}, &w->waiter);
+}
+
 static void worker_go(struct worker *w)
 {
     struct create_order batch[24];
+    size_t what = chance(12);
     w->count = 1 + chance(24);
     for (size_t i = 0; i < w->count; i++)
         batch[i] = names[w->which[i] = chance(NAMES)];
     w->flying = true;
     w->waiter = (struct waiter){.wake = worker_told};
-    if (chance(5) > 0) {
+    if (what < 8) {
         ledger_place(w->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = batch, .count = w->count}, &w->waiter);
         return;
     }
+    if (what > 8) {
+        for (size_t i = 0; i < w->count && sold_count > 0; i++)
+            w->which[i] = chance(4) ? sold[sold_count - 1 - chance(sold_count < 20 ? sold_count : 20)] : w->which[i];    /* mostly the newest orders */
+        w->count = what < 11 ? 1 + w->count / 4 : 1 + w->count / 2;
+        what < 11 ? worker_cancels(w) : worker_pays(w);
+        return;
+    }
     struct release_item items[24];
+    w->count = 1 + w->count / 6;
     for (size_t i = 0; i < w->count; i++)
         items[i] = (struct release_item){batch[i], REASON_OVERDUE};
     ledger_release(w->ledger, &(struct release_ask){.items = items, .count = w->count}, &w->waiter);
@@ -584,37 +665,46 @@ static void colliding_batches_on_many_connections_keep_every_rule(void **state)
     bazaar = shop("bazaar", UNITS, UNITS, 4);
     for (int i = 0; i < NAMES; i++) {
         bool s = chance(2) == 0;
-        struct token token = {bazaar.skus[s ? 0 : 1].unit_first + (int64_t)chance(UNITS), 1 + (uint32_t)chance(6)};
+        struct token token = {bazaar.skus[s ? 0 : 1].unit_first + (int64_t)chance(UNITS), 1 + (uint32_t)(chance(3) * chance(3))};
         int user = (int)chance(USERS);
         names[i] = item(&bazaar, s ? "S" : "T", words("u%d%c", user, 0).ptr, words("q%d%c", (int)chance(3), 0).ptr, words("%04d%c", i, 0).ptr, token);
+        order_names[i] = order_of(&names[i]);
         known[i] = (struct verdict){.outcome = REASON_QUEUED};
+        ends[i] = ORDER_CREATED;
     }
+    sql_done("UPDATE activity SET pay_timeout_s = 1 WHERE activity_id = 'bazaar'");    /* so that the sweep has something to take */
     struct str deadlocks = sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
     for (int i = 0; i < WORKERS; i++) {
         workers[i].ledger = postgres_open(&(struct postgres_options){.loop = postgres_world_loop(), .url = postgres_world_url(), .application = "worker"});
         worker_go(&workers[i]);
     }
     let_pass(PROPERTY_MS);
-    int batches = 0, busy = 0, ordered = 0;
+    int batches = 0, busy = 0, ordered = 0, paid = 0, canceled = 0, back = 0;
     for (int i = 0; i < WORKERS; i++)
         workers[i].stop = true;
     assert_true(world->run(world, workers_rest, NULL, 10000));
     for (int i = 0; i < WORKERS; i++) {
         batches += workers[i].batches;
         busy += workers[i].busy;
+        paid += workers[i].paid;
+        canceled += workers[i].canceled;
+        back += workers[i].back;
         postgres_close(workers[i].ledger);
     }
     let_pass(200);
     for (int i = 0; i < NAMES; i++)
         ordered += known[i].outcome == REASON_ORDERED;
-    struct audited found = audit(bazaar.activity);
+    struct audited found = audit((struct str){0});    /* of all: money of no order is of no activity */
     for (size_t i = 0; i < found.a.count && i < countof(found.findings); i++)
         print_error(STR_FMT " " STR_FMT ": " STR_FMT "\n", STR_ARG(found.findings[i].rule), STR_ARG(found.findings[i].subject), STR_ARG(found.findings[i].detail));
     assert_int_equal(found.a.count, 0);
     struct str after = sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
-    print_message("# %d batches on %d connections, %d busy, %d orders, deadlocks " STR_FMT " -> " STR_FMT "\n", batches, WORKERS, busy, ordered, STR_ARG(deadlocks), STR_ARG(after));
-    assert_true(batches > 20 && ordered > 10);
+    print_message("# %d batches on %d connections, %d busy, %d orders, %d paid, %d cancelled, %d refunds, deadlocks " STR_FMT " -> " STR_FMT "\n", batches, WORKERS, busy, ordered, paid,
+                  canceled, back, STR_ARG(deadlocks), STR_ARG(after));
+    assert_true(batches > 20 && ordered > 10 && paid > 5 && canceled > 5 && back > 5);
     assert_true(str_eq(deadlocks, after));
+    assert_sql("SELECT (SELECT count(*) FROM outbox WHERE kind = 'REFUND') - (SELECT count(*) FROM payment_record WHERE refund_status = 'REQUESTED')", "0");
+    assert_sql("SELECT count(*) FROM compensation WHERE compensation_type = 'CANCEL_ORDER'", words("%d%c", canceled, 0).ptr);
 }
 
 int main(void)
