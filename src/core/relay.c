@@ -109,10 +109,14 @@ static void close_claim(struct lane *l)
     struct relay *r = l->relay;
     struct finish_item items[LEDGER_BATCH_MAX];
     size_t count = 0;
+    bool whole = false;    /* all so far that this row has to say is delivered */
     for (size_t i = 0; i < l->count; i++) {
         l->done[i] &= !l->owed[i];
         metric_add(l->done[i] ? METRIC_RELAYED : METRIC_RELAY_FAILED, l->kinds[i], 1);
-        if (l->done[i])
+        bool first = i == 0 || l->items[i - 1].row != l->items[i].row;
+        whole = l->done[i] && (first || whole);
+        bool last = i + 1 == l->count || l->items[i + 1].row != l->items[i].row;
+        if (last && whole)
             items[count++] = l->items[i];
     }
     l->sleep_ms = r->options.idle_first_ms;

@@ -264,7 +264,8 @@ struct story_answer {
 enum outbox_kind { OUTBOX_STATUS, OUTBOX_RETURN, OUTBOX_EVENT, OUTBOX_DEAD_LETTER, OUTBOX_REFUND };
 #define OUTBOX_KINDS 5
 struct outbox_row {
-    int64_t row;                            /* with version: what finish names */
+    int64_t row;                            /* with version: what finish names. Several may bear one: then they stand side by side, and it is named
+                                               once all of them are delivered */
     int32_t version;
     int64_t age_ms;                         /* since it was committed */
     enum outbox_kind kind;

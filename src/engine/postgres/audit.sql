@@ -131,7 +131,7 @@ RETURNS TABLE (c_stock bigint, c_available bigint, c_consumed bigint, c_orders b
                c_first bigint, c_last bigint) LANGUAGE sql STABLE AS $$
   SELECT (SELECT coalesce(sum(stock), 0)::bigint FROM activity_sku WHERE p_activity = '' OR activity_id = p_activity), u.available, u.consumed, o.orders, o.holding,
          (SELECT count(*) FROM consumer_inbox WHERE outcome = 'RELEASED' AND (p_activity = '' OR activity_id = p_activity)),
-         (SELECT count(*) FROM outbox b LEFT JOIN consumer_inbox x USING (reservation_id)
+         (SELECT coalesce(sum(CASE b.kind WHEN 'ORDERS' THEN 2 * b.generation ELSE 1 END), 0) FROM outbox b LEFT JOIN consumer_inbox x USING (reservation_id)
           WHERE p_activity = '' OR coalesce(b.activity_id, x.activity_id) = p_activity),
          coalesce((extract(epoch FROM o.first_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.last_at) * 1000)::bigint, 0)
   FROM (SELECT count(*) FILTER (WHERE status = 'AVAILABLE') AS available, count(*) FILTER (WHERE status = 'CONSUMED') AS consumed

@@ -66,6 +66,7 @@ LANGUAGE sql STABLE AS $$
          EXISTS (SELECT FROM outbox b WHERE b.key = 'RETURN:' || t.unit || '-' || t.generation)
          OR EXISTS (SELECT FROM outbox b WHERE b.key = 'STATUS:' || coalesce(t.reservation_id, (
               SELECT j.reservation_id FROM inventory_journal j WHERE j.unit = t.unit AND j.generation = t.generation AND j.change IN ('RETURNED', 'FREED') LIMIT 1)))
+         OR coalesce(t.reservation_id, '') IN (SELECT unnest(b.reservations) FROM outbox b WHERE b.kind = 'ORDERS')
   FROM (SELECT k.* FROM activity_sku s
         CROSS JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE k.unit BETWEEN greatest(s.unit_first, p_after + 1) AND s.unit_first + s.stock - 1
                             AND (p_bucket < 0 OR k.bucket = p_bucket) AND (NOT p_available OR k.status = 'AVAILABLE')

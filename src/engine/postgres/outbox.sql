@@ -3,7 +3,8 @@
 
 -- claim_outbox(limit, hold): up to `limit` rows nobody holds, oldest first, held for `hold` ms. What a row says is read after the
 -- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
--- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms.
+-- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms. Of rows that tell of many orders come one for each order, of kind
+-- ORDERS, which is a STATUS and an EVENT: such a claim has none of the other kinds, and counts each order twice.
 DROP FUNCTION IF EXISTS claim_outbox(integer, integer);
 CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
 RETURNS TABLE (
@@ -17,9 +18,16 @@ DECLARE
   ids bigint[];
   rest bigint := 0;
 BEGIN
-  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now()
+  IF (SELECT b.kind FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now() ORDER BY b.outbox_id LIMIT 1) = 'ORDERS' THEN
+    RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind <> 'ORDERS' AND (b.claimed_until IS NULL OR b.claimed_until <= now())
                ORDER BY b.outbox_id LIMIT p_limit FOR UPDATE SKIP LOCKED);
   IF cardinality(ids) = 0 THEN
+    RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
     RETURN;
   END IF;
   UPDATE outbox SET claimed_until = now() + make_interval(secs => p_hold_ms / 1000.0) WHERE outbox_id = ANY (ids);
@@ -66,6 +74,50 @@ BEGIN
     LEFT JOIN activity a ON a.activity_id = b.activity_id
     WHERE b.outbox_id = ANY (ids)
     ORDER BY b.outbox_id;
+END $$;
+
+-- claim_orders(limit, hold): claim_outbox of rows that tell of many orders. One that was claimed before and not finished, and one larger than the limit,
+-- falls into the rows of its orders, so that what can never be delivered holds nobody up but itself.
+DROP FUNCTION IF EXISTS claim_orders(integer, integer);
+CREATE OR REPLACE FUNCTION claim_orders(p_limit integer, p_hold_ms integer)
+RETURNS TABLE (
+  o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
+  o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
+  o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
+  o_waiting bigint, o_age bigint, o_payment text, o_order text, o_amount bigint, o_currency text, o_channel text)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  ids bigint[];
+  apart bigint[];
+  rest bigint := 0;
+BEGIN
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind = 'ORDERS' AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+               ORDER BY b.outbox_id LIMIT greatest(p_limit / 128, 1) FOR UPDATE SKIP LOCKED);
+  apart := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.outbox_id = ANY (ids) AND (b.claimed_until IS NOT NULL OR 2 * b.generation > p_limit));
+  IF cardinality(apart) > 0 THEN
+    PERFORM outbox_tell('{}', ARRAY(SELECT unnest(b.reservations) FROM outbox b WHERE b.outbox_id = ANY (apart)), NULL);
+    DELETE FROM outbox WHERE outbox_id = ANY (apart);
+  END IF;
+  UPDATE outbox SET claimed_until = now() + make_interval(secs => p_hold_ms / 1000.0) WHERE outbox_id = ANY (ids);
+  SELECT 2 * coalesce(sum(unclaimed.generation), 0) INTO rest FROM (
+    SELECT b.generation FROM outbox b WHERE b.kind = 'ORDERS' AND b.outbox_id > ids[cardinality(ids)] AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+    ORDER BY b.outbox_id LIMIT 8) unclaimed;
+  RETURN QUERY
+    SELECT b.outbox_id, b.version, b.kind, b.activity_id, a.number, a.epoch, a.buckets, a.rebuilding, o.user_id, o.sku_id, o.request_id, o.reservation_id,
+           '', '', '', 'ORDERED', 'OK', o.unit, o.generation, 0::smallint, false, o.order_id,
+           json_build_object('event', 'ORDER_CREATED', 'event_id', 'EVENT:ORDER_CREATED:' || o.reservation_id, 'reservation_id', o.reservation_id,
+             'order_id', o.order_id, 'activity_id', o.activity_id, 'sku_id', o.sku_id, 'user_id', o.user_id, 'request_id', o.request_id,
+             'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
+             'pay_deadline', to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'reason', NULL,
+             'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text,
+           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, '', '', 0::bigint, '', ''
+    FROM outbox b
+    JOIN activity a ON a.activity_id = b.activity_id
+    CROSS JOIN LATERAL unnest(b.reservations) WITH ORDINALITY p(id, ordinal)
+    JOIN orders o ON o.reservation_id = p.id
+    WHERE b.outbox_id = ANY (ids)
+    ORDER BY b.outbox_id, p.ordinal;
 END $$;
 
 -- finish_outbox(rows, versions): these were delivered at these versions. A row renewed meanwhile stays, and so does one that is

@@ -83,13 +83,17 @@ BEGIN
   ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
 END $$;
 
--- orders_tell(ids, activities): as outbox_tell of orders created by this transaction and nothing else.
+-- orders_tell(ids, activities): as outbox_tell of orders created by this transaction and nothing else. Many of them share rows, 64 a row: a row of an
+-- outbox is written, claimed and deleted, and each of that costs more than what it says.
 CREATE OR REPLACE FUNCTION orders_tell(p_ids text[], p_activities text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
-  SELECT k.prefix || p.id, k.kind, CASE k.kind WHEN 'STATUS' THEN p.activity END, p.id, k.subject
-  FROM unnest(p_ids, p_activities) p(id, activity),
-       (VALUES ('STATUS', 'STATUS:', NULL), ('EVENT', 'EVENT:ORDER_CREATED:', 'ORDER_CREATED')) k(kind, prefix, subject)
-  ORDER BY k.prefix COLLATE "C", p.id COLLATE "C"
-  ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+  IF cardinality(p_ids) < 16 THEN
+    PERFORM outbox_tell('{}', p_ids, NULL);
+    RETURN;
+  END IF;
+  INSERT INTO outbox (key, kind, activity_id, generation, reservations)
+  SELECT 'ORDERS:' || min(i.id), 'ORDERS', i.activity, count(*), array_agg(i.id ORDER BY i.ordinal) FROM (
+    SELECT p.id, p.activity, p.ordinal, (row_number() OVER (PARTITION BY p.activity ORDER BY p.ordinal) - 1) / 64 AS pack
+    FROM unnest(p_ids, p_activities) WITH ORDINALITY p(id, activity, ordinal)) i
+  GROUP BY i.activity, i.pack;
 END $$;

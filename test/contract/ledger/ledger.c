@@ -589,6 +589,58 @@ static void an_order_is_told_to_store_and_world(void **state)
     assert_int_equal(found.a.outbox, 0);
 }
 
+/* Whether `c` tells of each of these orders once: its status, and its event. */
+static bool tells_all(const struct claimed *c, const struct create_order *orders, size_t n)
+{
+    bool all = c->count == 2 * n;
+    for (size_t i = 0; all && i < n; i++) {
+        const struct outbox_row *status = row_of(c, OUTBOX_STATUS, orders[i].reservation, 0), *event = row_of(c, OUTBOX_EVENT, orders[i].reservation, 0);
+        all = status && event && status->state == RESERVATION_ORDERED && str_eq(status->user, orders[i].user) && str_eq(status->sku, orders[i].sku) &&
+              str_eq(status->request, orders[i].request) && status->token.unit == orders[i].token.unit && status->epoch == 1 && event->body.len > 0;
+    }
+    for (size_t i = 1; all && i < c->count; i++)    /* what shares a row stands side by side */
+        for (size_t j = 0; all && j + 1 < i; j++)
+            all = c->rows[i].row != c->rows[j].row || c->rows[i].row == c->rows[i - 1].row;
+    return all;
+}
+
+static void finish_claimed(const struct claimed *c)
+{
+    struct finish_item items[LEDGER_BATCH_MAX];
+    for (size_t i = 0; i < c->count; i++)
+        items[i] = (struct finish_item){c->rows[i].row, c->rows[i].version};
+    finish(items, c->count);
+}
+
+#define MANY 100
+static void many_orders_are_told_each(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("many", MANY + 40, 9, 1);
+    static struct create_order orders[MANY];
+    for (size_t i = 0; i < MANY; i++)
+        orders[i] = item(&a, "S", words("many%zu%c", i, 0).ptr, "q", words("many%zu%c", i, 0).ptr, s_unit(&a, (int)i, 1));
+    place(orders, MANY);
+    assert_int_equal(audit(a.activity).a.outbox, 2 * MANY);
+    assert_true(unit(&a, orders[0].token.unit).returning && unit(&a, orders[MANY - 1].token.unit).returning);
+    struct claimed c = claim(300);
+    assert_true(tells_all(&c, orders, MANY));
+    assert_int_equal(claim(300).count, 0);                                   /* held */
+    PLACE(orders[7]);                                                        /* told again beside what stands */
+    struct claimed renewed = claim(60000);
+    assert_true(renewed.count == 1 && renewed.rows[0].kind == OUTBOX_STATUS);
+    finish_claimed(&renewed);
+    let_pass(400);                                                           /* the hold has ended: again, and one by one what is finished is finished */
+    size_t told = 0;
+    for (struct claimed more; (more = claim(60000)).count > 0; told += more.count)
+        finish_claimed(&more);
+    assert_true(told >= 2 * MANY - 2 && told <= 2 * MANY);
+    assert_int_equal(audit(a.activity).a.outbox, 0);
+    assert_false(unit(&a, orders[0].token.unit).returning);
+    assert_clean(&a);
+}
+
 static void a_return_goes_home_and_a_stale_one_is_known(void **state)
 {
     (void)state;
@@ -863,6 +915,7 @@ int main(void)
         cmocka_unit_test(offsets_move_with_their_verdicts_and_never_skip),
         cmocka_unit_test(a_batch_renews_its_lease),
         cmocka_unit_test(an_order_is_told_to_store_and_world),
+        cmocka_unit_test(many_orders_are_told_each),
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
         cmocka_unit_test(a_unit_that_nobody_claims_comes_back_once),
         cmocka_unit_test(a_copy_that_should_not_be_is_told_what_stands),

@@ -304,6 +304,26 @@ static void rows_are_carried_where_they_belong(void **state)
     relay_close(r);
 }
 
+/* Several effects of one row: it is finished when all of them have happened, and once. */
+static void a_row_of_several_effects_ends_with_the_last(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    rows();
+    for (size_t i = 0; i < k.row_count; i++)
+        k.rows[i].row = (int64_t)(i | 1) + 1;    /* two statuses; two returns, one of which waits; an event and a dead letter */
+    k.rows[2].rebuilding = true;
+    struct relay *r = relay_open();
+    fake_pass(&k, 500);
+    assert_true(k.row_done[1] && !k.row_done[3] && k.row_done[5]);
+    k.rows[2].rebuilding = false;
+    fake_pass(&k, 1000);
+    assert_true(k.row_done[3]);
+    for (size_t i = 0; i < k.row_count; i++)
+        k.row_done[i] = true;
+    relay_close(r);
+}
+
 static void a_return_waits_while_its_activity_is_rebuilt(void **state)
 {
     (void)state;
@@ -690,7 +710,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
         cmocka_unit_test(another_queue_is_read_from_its_beginning), cmocka_unit_test(a_new_link_is_not_believed_before_the_queue_is_known),
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
-        cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(rows_are_carried_where_they_belong),
+        cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
         cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(whatever_fails_the_janitor_goes_on),
