@@ -13,7 +13,8 @@
 struct order_options order_options_default(void)
 {
     return (struct order_options){
-        .topic = str_lit(MESSAGE_TOPIC), .group = str_lit(MESSAGE_GROUP), .queues = 64, .batch = 256, .per_queue = 256, .batches = 2, .linger_ms = 2,
+        .topic = str_lit(MESSAGE_TOPIC), .group = str_lit(MESSAGE_GROUP),
+        .queues = ORDER_QUEUES_MAX, .batch = 256, .per_queue = 256, .batches = 2, .linger_ms = 2,
         .renew_ms = 1000, .pull_wait_ms = 500, .call_ms = 5000, .look_ms = 5000, .back_off_ms = 20};
 }
 
@@ -353,7 +354,7 @@ static bool pages_new(struct order_desk *d)
 
 struct order_desk *order_new(struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random, const struct order_options *options)
 {
-    check(options->queues >= 1 && options->queues <= 256 && options->batch >= 1 && options->batch <= LEDGER_BATCH_MAX);
+    check(options->queues >= 1 && options->queues <= ORDER_QUEUES_MAX && options->batch >= 1 && options->batch <= LEDGER_BATCH_MAX);
     check(options->per_queue >= 1 && options->per_queue <= BUS_PULL_MAX && options->batches >= 1 && options->owner.len > 0);
     struct order_desk *d = calloc(1, sizeof *d);
     if (!d)

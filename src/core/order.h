@@ -9,10 +9,12 @@
 #include "list.h"
 #include "random.h"
 
+#define ORDER_QUEUES_MAX 256      /* as many as `bus.queues` allows on one broker; memory is taken for what is read */
+
 struct order_options {
     struct str topic, group;      /* MESSAGE_TOPIC, MESSAGE_GROUP */
     struct str owner;             /* unique per process and start; stays the caller's */
-    size_t queues;                /* most queues looked after; 64 */
+    size_t queues;                /* most queues looked after, of all brokers; 256 */
     size_t batch;                 /* most messages of one place, ≤ LEDGER_BATCH_MAX; 256 */
     size_t per_queue;             /* most messages of one queue held; 256 */
     size_t batches;               /* places in flight; 2 */

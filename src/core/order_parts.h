@@ -85,11 +85,11 @@ struct order_desk {
     size_t in_flight, ranging, turn;
     bool running, draining, lease_soon, lingered;
     uint64_t looked_us;            /* at which queues there are */
-    uint64_t asked_us;             /* when the lease call left */
+    uint64_t asked_us, leased_us;  /* when the lease call left; and the last one that was granted */
     bool looked;
     struct waiter looker, leaser;
     struct alarm renew, linger;
-    size_t asked[256];             /* which queue each of the lease call's is */
+    size_t asked[ORDER_QUEUES_MAX];             /* which queue each of the lease call's is */
     size_t asked_count;
     struct order_facts facts;
 };

@@ -333,13 +333,27 @@ static void take_lease(struct order_queue *q, const struct leased *l)
     order_queue_go_on(q);
 }
 
+/* We were stopped, or the ledger could not be asked: others may have read our queues meanwhile. */
+static void note_lapse(struct order_desk *d)
+{
+    uint64_t away_us = clock_mono_us(d->clock) - d->leased_us;
+    if (d->leased_us != 0 && away_us > ORDER_LEASE_US) {
+        struct log_line l = log_event(LEVEL_WARN, "leases_lapsed");
+        log_str(&l, "consumer_group", d->options.group);
+        log_i64(&l, "away_ms", (int64_t)(away_us / 1000));
+        log_end(&l);
+    }
+    d->leased_us = d->asked_us;
+}
+
 static void leased(struct waiter *w, enum reason reason, const void *result)
 {
     struct order_desk *d = container_of(w, struct order_desk, leaser);
     const struct lease_answer *a = result;
-    bool held[256] = {0};
+    bool held[ORDER_QUEUES_MAX] = {0};
     if (reason == REASON_OK) {
         KILLPOINT(LEASE_ANSWERED);
+        note_lapse(d);
         for (size_t i = 0; i < a->count; i++) {
             check(a->leased[i].queue < d->asked_count);
             held[d->asked[a->leased[i].queue]] = true;
@@ -364,8 +378,8 @@ static void leased(struct waiter *w, enum reason reason, const void *result)
 
 static void lease(struct order_desk *d)
 {
-    struct queue queues[256];
-    int64_t starts[256];
+    struct queue queues[ORDER_QUEUES_MAX];
+    int64_t starts[ORDER_QUEUES_MAX];
     if (waiter_busy(&d->leaser))
         return;
     d->asked_count = 0;
@@ -428,7 +442,7 @@ static void meet(struct order_desk *d, const struct queue *name)
             return;
         }
     if (d->queue_count == d->options.queues || name->broker.len > ORDER_TEXT || name->topic.len > ORDER_TEXT) {
-        struct log_line l = log_event(LEVEL_ERROR, "queue_not_taken");    /* another consumer may have room */
+        struct log_line l = log_event(LEVEL_ERROR, "queue_not_taken");
         log_str(&l, "broker", name->broker);
         log_i64(&l, "broker_queue", name->number);
         log_end(&l);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second, independent RocketMQ client, small enough to be believed: it sends a body, reads a queue, asks where a queue ends.
+"""A second, independent RocketMQ client, small enough to be believed: it sends a body, reads a queue, asks where a queue ends, and does with a topic
+what an operator may do.
 
 A frame: u32 length of the rest, u32 length of the header (JSON where the top byte is 0), header, body. One question at a time.
 """
@@ -9,7 +10,7 @@ import socket
 import struct
 
 CREATE, EVENT, DEAD = "seckill-create-order", "seckill-order-event", "seckill-dead-letter"
-SEND, PULL, MAX_OFFSET = 10, 11, 30
+SEND, PULL, TOPIC, MAX_OFFSET, DELETE_TOPIC = 10, 11, 17, 30, 215
 GROUP = "seckill-order"
 
 
@@ -54,6 +55,17 @@ class Broker:
             "bornTimestamp": 1700000000000, "flag": 0, "properties": properties, "reconsumeTimes": 0, "unitMode": "false", "batch": "false"}, body)
         assert code == 0, (code, remark)
         return int(fields["queueOffset"])
+
+    def widen(self, topic, queues):
+        """Gives it so many queues; this client reads that many from now on."""
+        code, _, _, remark = self.ask(TOPIC, {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
+                                              "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"})
+        assert code == 0, (code, remark)
+        self.queues = queues
+
+    def delete(self, topic):
+        code, _, _, remark = self.ask(DELETE_TOPIC, {"topic": topic})
+        assert code == 0, (code, remark)
 
     def end(self, topic, queue):
         code, fields, _, remark = self.ask(MAX_OFFSET, {"topic": topic, "queueId": queue, "committed": "true"})

@@ -70,6 +70,22 @@ gone() { ! birth_of "$orphan"; }
 expect 'its supervisor killed, it goes by itself' soon 5 gone
 expect 'having drained' grep -q drained "$live/logs/patient.log"
 
+# To the brim: 64 processes, and no line more; what fails at once is started again 0.1, 0.2, 0.4 ... 5 s later, and never more slowly.
+: >"$live/file"
+for i in {1..63}; do printf 'p%d sleep 60\n' "$i" >>"$live/file"; done
+printf 'failing false\n' >>"$live/file"
+rm -f "$live"/state/*
+begin
+running() { (($(find "$live/state" -name 'p*.pid' | wc -l) == 63)); }
+expect '64 processes are started' soon 20 running
+expect 'what fails at once is tried every 5 s in the end' soon 30 told 'failing .*started again in 5.0 s'
+refuse 'and never more seldom' grep -Eq 'again in (5\.[1-9]|[6-9]|[0-9]{2,})' "$live/said"
+kill -TERM "$supervisor"
+expect 'they end together' wait "$supervisor"
+echo 'one_more sleep 60' >>"$live/file"
+refuse 'a table of 65 is refused' "$seckill" supervise --state "$live/state" --logs "$live/logs" "$live/file" 2>"$live/said"
+expect 'and it says why' told '64 lines at most'
+
 printf 'patient  true\npatient  true\n' >"$live/file"
 refuse 'one name twice is refused' "$seckill" supervise --state "$live/state" --logs "$live/logs" "$live/file"
 printf 'alone\n' >"$live/file"

@@ -123,12 +123,12 @@ static void announce_undecided(void)
             announce(i, 1 + i);
 }
 
-static void reader_open(struct reader *r, size_t i)
+static void reader_open_for(struct reader *r, size_t i, size_t queues)
 {
     struct order_options o = order_options_default();
     snprintf(r->name, sizeof r->name, "reader-%zu", i);
     o.owner = str_of(r->name);
-    o.batch = 16, o.per_queue = 8, o.look_ms = 300;    /* small, so that more goes on at once */
+    o.queues = queues, o.batch = 16, o.per_queue = 8, o.look_ms = 300;    /* small, so that more goes on at once */
     sim_watch_init(&r->watch, &time_);
     sim_bus_open(&r->bus, &broker, &r->watch.clock);
     sim_ledger_open(&r->ledger, &books, &r->watch.clock);
@@ -137,6 +137,8 @@ static void reader_open(struct reader *r, size_t i)
     assert_non_null(r->desk);
     order_start(r->desk);
 }
+
+static void reader_open(struct reader *r, size_t i) { reader_open_for(r, i, 4 * QUEUES); }
 
 static void reader_close(struct reader *r)
 {
@@ -478,6 +480,26 @@ static void queues_added_while_selling(void **state)
     }
 }
 
+/* A reader takes no more queues than it has room for, however often it looks; one that has room reads them all. */
+static void queues_looked_after(void **state)
+{
+    (void)state;
+    open_sale(680, 0);
+    sim_bus_widen(&broker, str_lit(MESSAGE_TOPIC), 16 * QUEUES);
+    first_half(), second_half();
+    reader_open_for(&readers[0], 0, QUEUES);
+    pass(20000);
+    struct order_facts facts = order_facts(readers[0].desk);
+    assert_true(facts.queues == 16 * QUEUES && facts.held == QUEUES);
+    assert_int_equal(books.books.offset_count, QUEUES);
+    assert_int_equal(facts.consumed, queue_at(0)->count + queue_at(1)->count + queue_at(2)->count + queue_at(3)->count);
+    reader_close(&readers[0]);
+    readers[0].desk = NULL;
+    reader_open_for(&readers[1], 1, ORDER_QUEUES_MAX);
+    ends_well(false);
+    close_sale();
+}
+
 /* What cannot be read, what is of a later time, and what bears another message's name: before, between and after good ones, in several queues of one
  * batch. Each is put before a person, and the rest is ordered. (What the ledger cannot take: test/unit/core/workers.c.) */
 static void poison_anywhere_in_a_batch(void **state)
@@ -521,7 +543,7 @@ int main(void)
         cmocka_unit_test(two_readers_on_one_queue), cmocka_unit_test(a_zombie_decides_nothing), cmocka_unit_test(an_offset_moved_by_hand),
         cmocka_unit_test(a_broker_store_wiped), cmocka_unit_test(a_broker_store_restored_from_an_older_copy),
         cmocka_unit_test(a_topic_made_again_behind_a_stopped_reader), cmocka_unit_test(a_topic_made_again_while_pulls_fail),
-        cmocka_unit_test(a_queue_known_by_its_minimum_alone), cmocka_unit_test(queues_added_while_selling),
+        cmocka_unit_test(a_queue_known_by_its_minimum_alone), cmocka_unit_test(queues_added_while_selling), cmocka_unit_test(queues_looked_after),
         cmocka_unit_test(poison_anywhere_in_a_batch)};
     cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));
     return cmocka_run_group_tests_name("queues", tests, NULL, NULL);

@@ -508,6 +508,7 @@ void peer_free(struct peer *p)
 struct str peer_address(const struct peer *p) { return str_of(p->address); }
 bool peer_up(const struct peer *p) { return p->state == UP && !p->broken; }
 bool peer_resting(const struct peer *p) { return p->state == RESTING || p->broken; }
+bool peer_unused(const struct peer *p) { return (p->state == IDLE || p->state == RESTING) && !p->keep && p->call_count == 0; }
 uint64_t peer_link(const struct peer *p) { return p->link; }
 
 void peer_keep(struct peer *p, bool keep)

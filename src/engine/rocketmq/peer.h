@@ -41,6 +41,7 @@ void peer_free(struct peer *p);
 struct str peer_address(const struct peer *p);
 bool peer_up(const struct peer *p);
 bool peer_resting(const struct peer *p);      /* it failed lately: a call now fails at once */
+bool peer_unused(const struct peer *p);       /* no connection, nor one wanted, and no call */
 uint64_t peer_link(const struct peer *p);     /* number of the present connection; 0: none yet */
 void peer_keep(struct peer *p, bool keep);    /* connect now, and again by itself whenever it breaks */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "log.h"
 #include "tolerant.h"
 
 #define ASK_MS 3000
@@ -13,6 +14,14 @@
 #define PERM_READ 4
 #define PERM_WRITE 2
 
+static void not_used(const char *event, const char *of, int64_t most)
+{
+    struct log_line l = log_event(LEVEL_ERROR, event);
+    log_text(&l, "topic", of);
+    log_i64(&l, "most", most);
+    log_end(&l);
+}
+
 /* ---- reading a route ---- */
 
 struct told_broker {
@@ -20,19 +29,28 @@ struct told_broker {
     int64_t perm, readable, writable;
 };
 struct told {
-    struct told_broker brokers[BROKERS_MAX];
+    struct told_broker brokers[BROKERS_MAX], nobody;
     size_t count;
+    bool left_out;    /* there are more than we can use */
 };
 
+/* Where there are too many, the first by name are kept, so that every process keeps the same. */
 static struct told_broker *told_of(struct told *t, struct str name)
 {
-    for (size_t i = 0; i < t->count; i++)
+    size_t last = 0;
+    for (size_t i = 0; i < t->count; i++) {
         if (str_eq(t->brokers[i].name, name))
             return &t->brokers[i];
-    if (t->count == BROKERS_MAX || name.len == 0 || name.len > TOPIC_MAX)
-        return NULL;
-    t->brokers[t->count] = (struct told_broker){.name = name};
-    return &t->brokers[t->count++];
+        last = str_cmp(t->brokers[i].name, t->brokers[last].name) > 0 ? i : last;
+    }
+    if (t->count < BROKERS_MAX)
+        last = t->count++;
+    else
+        t->left_out = true;
+    if (t->left_out && str_cmp(name, t->brokers[last].name) > 0)
+        return &t->nobody;
+    t->brokers[last] = (struct told_broker){.name = name};
+    return &t->brokers[last];
 }
 
 static bool read_addresses(struct tolerant *t, struct str *master)
@@ -70,9 +88,9 @@ static bool read_broker(struct tolerant *t, struct told *told)
         else
             tolerant_skip(t);
     }
-    struct told_broker *b = t->bad ? NULL : told_of(told, seen.name);
-    if (!b)
+    if (t->bad || seen.name.len == 0 || seen.name.len > TOPIC_MAX)
         return false;
+    struct told_broker *b = told_of(told, seen.name);
     if (queues) {
         b->perm = seen.perm;
         b->readable = seen.readable;
@@ -131,6 +149,8 @@ bool route_read(struct route *r, char *body, size_t n)
     struct told told = {0};
     if (!read_told(body, n, &told))
         return false;
+    if (told.left_out)
+        not_used("brokers_not_used", r->topic, BROKERS_MAX);
     for (size_t i = 0; i < r->broker_count; i++)
         r->brokers[i].writable = 0;    /* until said again */
     for (size_t i = 0; i < told.count; i++) {
@@ -159,18 +179,42 @@ uint32_t route_writable(const struct route *r)
 
 /* ---- brokers ---- */
 
+static bool led_to(const struct routes *r, const struct broker *b)
+{
+    for (size_t t = 0; t < r->topic_count; t++)
+        for (size_t i = 0; i < r->topics[t]->broker_count; i++)
+            if (r->topics[t]->brokers[i].at == b)
+                return true;
+    return false;
+}
+
+/* A place for one more address: brokers move house, and an address that no route leads to any more and nobody is talking to is forgotten. */
+static struct broker *room_for_broker(struct routes *r)
+{
+    if (r->broker_count < BROKERS_MAX)
+        return &r->brokers[r->broker_count++];
+    for (size_t i = 0; i < r->broker_count; i++) {
+        struct broker *b = &r->brokers[i];
+        if (b->batches + b->singles > 0 || led_to(r, b) || !peer_unused(b->peer))
+            continue;
+        peer_free(b->peer);
+        return b;
+    }
+    not_used("brokers_not_used", "", BROKERS_MAX);
+    return NULL;
+}
+
 struct broker *broker_at(struct routes *r, struct str address)
 {
     for (size_t i = 0; i < r->broker_count; i++)
         if (str_eq(peer_address(r->brokers[i].peer), address))
             return &r->brokers[i];
-    if (r->broker_count == BROKERS_MAX)
-        return NULL;
     struct peer *p = peer_new(r->times, r->watch, address);
-    if (!p)
-        return NULL;
-    struct broker *b = &r->brokers[r->broker_count++];
-    *b = (struct broker){.peer = p};
+    struct broker *b = p ? room_for_broker(r) : NULL;
+    if (b)
+        *b = (struct broker){.peer = p};
+    else if (p)
+        peer_free(p);
     return b;
 }
 
@@ -328,6 +372,8 @@ bool routes_open(struct routes *r, struct due_table *times, struct peer_watch *w
         n += n < list.len ? 1 : 0;
         list = (struct str){list.ptr + n, list.len - n};
     }
+    if (list.len > 0)
+        not_used("name_servers_not_used", "", NAME_SERVERS_MAX);
     r->server_turn = (size_t)(uv_hrtime() / 64 % NAME_SERVERS_MAX);    /* not everybody at the first one */
     return r->server_count > 0;
 }

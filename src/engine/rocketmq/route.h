@@ -8,7 +8,7 @@
 #include "peer.h"
 
 #define TOPIC_MAX 127
-#define BROKERS_MAX 32      /* of one topic, and in all */
+#define BROKERS_MAX 32      /* of one topic (the first by name), and addresses in all */
 #define TOPICS_MAX 64
 #define NAME_SERVERS_MAX 8
 

@@ -49,11 +49,23 @@ static void move(enum activity_event event)
     assert_int_equal(m.control.reason, REASON_OK);
 }
 
+/* The processes' clock, put forward by hand: no test can wait two minutes. */
+static struct {
+    struct clock clock, *of;
+    uint64_t ahead_us;
+} hasty;
+static int64_t hasty_now_ms(struct clock *c) { return (void)c, clock_now_ms(hasty.of); }
+static uint64_t hasty_mono_us(struct clock *c) { return (void)c, clock_mono_us(hasty.of) + hasty.ahead_us; }
+static void hasty_set(struct clock *c, struct alarm *a, uint64_t due_us) { (void)c, clock_set(hasty.of, a, due_us > hasty.ahead_us ? due_us - hasty.ahead_us : 0); }
+static void hasty_unset(struct clock *c, struct alarm *a) { (void)c, clock_unset(hasty.of, a); }
+static const struct clock_ops hasty_ops = {"hasty", hasty_now_ms, hasty_mono_us, hasty_set, hasty_unset};
+
 struct terms {
     int64_t stock, starts_in_ms;
     unsigned roles;
     const char *jwt_keys;    /* NULL: auth.mode = none */
     bool closed;             /* not warm, not open */
+    bool hasty;              /* the roles' clock is `hasty` */
 };
 
 static void create_as(const struct activity_create *ask)
@@ -96,6 +108,9 @@ static void begin(struct terms t)
         fail_msg(STR_FMT, STR_ARG(buf_str(&complaint)));
     imagine_ports(&w.imagined, &w.ports, &w.loop, 1);
     create(&t);
+    hasty.of = w.ports.clock, hasty.clock.ops = &hasty_ops, hasty.ahead_us = 0;
+    if (t.hasty)
+        w.ports.clock = &hasty.clock;
     struct roles_options options = {.config = &w.config, .ports = &w.ports, .which = t.roles ? t.roles : (ROLE_ACCESS | ROLE_ORDER | ROLE_RELAY)};
     w.roles = roles_open(&options, &complaint);
     assert_non_null(w.roles);
@@ -111,6 +126,7 @@ static void end(void)
     http_client_close(w.client);
     roles_close(w.roles);
     controller_free(w.controller);
+    w.ports.clock = hasty.of;
     ports_close(&w.ports);
     config_free(&w.config);
     ports_loop_end(&w.loop);
@@ -609,6 +625,36 @@ static void streams_end_with_the_process(void **state)
     buf_free(&heard);
 }
 
+/* Two minutes; then it ends in good order, and whoever comes again is told at once where things stand. */
+static void a_stream_has_an_end(void **state)
+{
+    (void)state;
+    char rsv[80];
+    struct buf heard = buf_growing(1 << 16);
+    begin((struct terms){.stock = 5, .roles = ROLE_ACCESS, .hasty = true});
+    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
+    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    int fd = stream(rsv, "u");
+    assert_false(hear(fd, &heard, 100));
+    hasty.ahead_us = 110000000;
+    assert_false(hear(fd, &heard, 2500));
+    assert_int_equal(times(&heard, "event: status"), 1);
+    assert_true(times(&heard, "\r\n:\n\n") >= 1);    /* a sign of life now and then */
+    assert_int_equal(times(&heard, "0\r\n\r\n"), 0);
+    hasty.ahead_us = 121000000;
+    for (int i = 0; i < 20 && times(&heard, "0\r\n\r\n") == 0; i++)
+        hear(fd, &heard, 200);
+    assert_int_equal(times(&heard, "0\r\n\r\n"), 1);
+    assert_int_equal(times(&heard, "event: status"), 1);
+    buf_reset(&heard);
+    int again = stream(rsv, "u");
+    hear(again, &heard, 200);
+    assert_int_equal(times(&heard, "event: status"), 1);
+    close(fd), close(again);
+    buf_free(&heard);
+    end();
+}
+
 /* ---- tokens --------------------------------------------------------------------------------------------------------------------------------- */
 
 static void base64(struct buf *out, const void *bytes, size_t n)
@@ -725,7 +771,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
         cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
-        cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(tokens), cmocka_unit_test(strangers_need_tokens),
+        cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };
     return cmocka_run_group_tests_name("public_api", tests, NULL, NULL);

@@ -326,6 +326,54 @@ static void claims_in_flight(void **state)
     fake_end(&k);
 }
 
+static struct relay *relay_over(size_t rows, size_t body_bytes, struct relay_options options)
+{
+    static char body[200000];
+    memset(body, 'x', sizeof body);
+    fake_init(&k);
+    k.row_count = rows;
+    for (size_t i = 0; i < rows; i++)
+        k.rows[i] = (struct outbox_row){.row = (int64_t)i + 1, .version = 1, .kind = OUTBOX_DEAD_LETTER, .topic_key = str_lit("key"), .body = {body, body_bytes}};
+    struct relay *r = relay_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &options);
+    assert_non_null(r);
+    relay_start(r);
+    return r;
+}
+
+static void relay_ends(struct relay *r)
+{
+    for (size_t i = 0; i < k.row_count; i++)
+        assert_true(k.row_done[i]);
+    relay_drain(r);
+    fake_pass(&k, 20000);
+    assert_true(relay_idle(r));
+    relay_free(r);
+    fake_end(&k);
+}
+
+/* However many rows wait: no claim asks for more than its share, and in the end all are carried. */
+static void rows_of_one_claim(void **state)
+{
+    (void)state;
+    struct relay_options options = relay_options_default();
+    options.batch = 5;
+    struct relay *r = relay_over(countof(k.rows), 100, options);
+    fake_pass(&k, 10000);
+    assert_int_equal(k.claimed_most, 5);
+    relay_ends(r);
+}
+
+/* Sixteen rows of 200,000 bytes come with one claim: as many as there is room for go at once, the rest in another company. */
+static void bodies_of_one_claim(void **state)
+{
+    (void)state;
+    struct relay *r = relay_over(countof(k.rows), 200000, relay_options_default());
+    fake_pass(&k, 60000);
+    assert_int_equal(k.claimed_most, countof(k.rows));
+    assert_true(k.body_bytes_most <= RELAY_BODY_MAX && k.body_bytes_most > RELAY_BODY_MAX - 300000);
+    relay_ends(r);
+}
+
 /* ---- janitor -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* All may be in the broker already, and nothing is consumed: only the fixed burst may go, again in each of its spans. */
@@ -350,6 +398,36 @@ static void messages_republished(void **state)
     k.due_count = 0;
     janitor_drain(j);
     fake_pass(&k, 10000);
+    assert_true(janitor_idle(j));
+    janitor_free(j);
+    fake_end(&k);
+}
+
+/* The ledger is mute and everything is due, again and again: no more reservations are asked about at once than there are jobs. */
+static void reservations_under_way(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor_options options = janitor_options_default();
+    options.catalog.memory = 1 << 16;
+    options.publisher.pending = options.settler.pending = 64;
+    options.call_ms = 5000;
+    struct janitor *j = janitor_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &options);
+    assert_non_null(j);
+    janitor_start(j);
+    for (size_t i = 0; i < countof(k.dues); i++)
+        k.dues[i] = (struct due_entry){str_lit("user"), fake_entry(&k, str_lit("user"), RESERVATION_RECONCILING, 5000)};
+    k.due_count = countof(k.dues);
+    mute(FAKE_LEDGER_LOOK);
+    fake_pass(&k, 4500);    /* less than the budget of one */
+    assert_true(k.calls[FAKE_LEDGER_LOOK] <= options.jobs && k.calls[FAKE_LEDGER_LOOK] > options.jobs - 2 * countof(k.dues));
+    assert_int_equal(k.sent, 0);
+    heal();
+    fake_pass(&k, 20000);
+    assert_true(k.sent > 0);
+    k.due_count = 0;
+    janitor_drain(j);
+    fake_pass(&k, 20000);
     assert_true(janitor_idle(j));
     janitor_free(j);
     fake_end(&k);
@@ -421,7 +499,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
         cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
-        cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(messages_republished),
+        cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(rows_of_one_claim),
+        cmocka_unit_test(bodies_of_one_claim), cmocka_unit_test(reservations_under_way), cmocka_unit_test(messages_republished),
         cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named)};
     return cmocka_run_group_tests_name("core_bounds", tests, NULL, NULL);
 }

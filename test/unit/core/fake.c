@@ -146,7 +146,7 @@ static void due(struct store *s, const struct due_ask *a, struct waiter *w)
 {
     struct fake *k = of_store(s);
     struct flight *f;
-    check(a->limit >= 1 && a->limit <= 64);
+    check(a->limit >= 1 && a->limit <= 64 && k->due_count <= a->limit);
     if (!fly(k, FAKE_DUE, w, &f))
         return;
     f->answer.due = (struct due_answer){.entries = k->dues, .count = k->due_count, .waiting = k->due_count, .now_ms = clock_now_ms(&k->clock.clock), .sequence = ++k->sequence};
@@ -251,6 +251,10 @@ static void send(struct bus *b, const struct bus_message *m, size_t n, struct wa
     struct flight *f;
     check(n >= 1 && n <= BUS_BATCH_MAX && m[0].body.len > 0);
     k->last_sent = n;
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += m[i].body.len;
+    k->body_bytes_most = bytes > k->body_bytes_most ? bytes : k->body_bytes_most;
     if (!fly(k, FAKE_SEND, w, &f))
         return;
     k->sent += n;
@@ -397,12 +401,12 @@ static void claim(struct ledger *l, const struct claim_ask *a, struct waiter *w)
     struct fake *k = of_ledger(l);
     struct flight *f;
     size_t n = 0;
-    (void)a;
     if (!fly(k, FAKE_CLAIM, w, &f))
         return;
-    for (size_t i = 0; i < k->row_count && k->calls[FAKE_CLAIM] % 4 == 1; i++)    /* what is not finished comes again, a little later */
+    for (size_t i = 0; i < k->row_count && n < a->limit && k->calls[FAKE_CLAIM] % 4 == 1; i++)    /* what is not finished comes again, a little later */
         if (!k->row_done[i])
             f->rows[n++] = k->rows[i];
+    k->claimed_most = n > k->claimed_most ? n : k->claimed_most;
     f->answer.claim = (struct claim_answer){f->rows, n, 0, 0};
     f->result = &f->answer.claim;
 }

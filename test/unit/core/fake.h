@@ -63,7 +63,7 @@ struct fake {
     struct outbox_row rows[16];
     bool row_done[16];
     size_t row_count;
-    struct due_entry dues[4];
+    struct due_entry dues[32];
     size_t due_count;
     struct ledger_unit units[64];
     size_t unit_count;
@@ -85,6 +85,7 @@ struct fake {
     struct reserve_ask last_reserve;
     struct ident last_ident;
     size_t last_sent, sent;
+    size_t claimed_most, body_bytes_most;    /* rows of one claim; bytes of bodies of one send */
     char user[64];
     size_t flying;                 /* calls not yet answered */
 };

@@ -379,6 +379,66 @@ static void messages_have_an_edge(void **state)
     go_home();
 }
 
+/* ---- one connection's edges: calls under way, and bytes to be written ---- */
+
+static struct due_table own_times;
+static bool own_settled;
+static void own_closed(struct due_table *t) { (void)t, own_settled = true; }
+static void own_link(struct peer_watch *w, struct peer *p) { (void)w, (void)p; }
+static size_t ended[REASON_COUNT];
+static void own_ended(struct peer_call *c, enum reason reason, const struct frame *f) { (void)c, (void)f, ended[reason]++; }
+
+/* Asks n questions of so many bytes at once; every one ends, once. */
+static void fill(enum manner manner, struct peer_call *calls, size_t n, size_t bytes)
+{
+    static char body[4 << 20];
+    struct peer_watch watch = {.up = own_link, .down = own_link};
+    char address[32];
+    bool never = false;
+    memset(ended, 0, sizeof ended);
+    uv_loop_init(&loop);
+    uv_timer_init(&loop, &alarm_timer);
+    server_open(&broker, manner);
+    due_table_open(&own_times, &loop, own_closed);
+    snprintf(address, sizeof address, "127.0.0.1:%d", broker.port);
+    struct peer *p = peer_new(&own_times, &watch, str_of(address));
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++) {
+        struct frame_writer w = peer_begin(p, CODE_PULL);
+        frame_body(&w);
+        buf_add(w.out, body, bytes);
+        calls[i] = (struct peer_call){.done = own_ended};
+        peer_ask(p, &calls[i], &w, 2000);
+    }
+    run_until(&never, 200);
+    size_t refused = ended[REASON_ENGINE_BUSY];
+    peer_free(p);
+    size_t all = 0;
+    for (size_t i = 0; i < REASON_COUNT; i++)
+        all += ended[i];
+    assert_int_equal(all, n);
+    assert_int_equal(ended[REASON_ENGINE_BUSY], refused);
+    own_settled = false;
+    due_table_close(&own_times);
+    server_close(&broker);
+    uv_close((uv_handle_t *)&alarm_timer, NULL);
+    while (uv_loop_alive(&loop))
+        uv_run(&loop, UV_RUN_ONCE);
+    assert_true(own_settled);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void a_connection_has_an_edge(void **state)
+{
+    (void)state;
+    static struct peer_call calls[PEER_CALLS_MAX + 500];
+    fill(KEEPS_SILENT, calls, countof(calls), 10);
+    assert_int_equal(ended[REASON_ENGINE_BUSY], 500);    /* known not to have been sent */
+    assert_int_equal(ended[REASON_LINK_LOST] + ended[REASON_DEPENDENCY_DOWN], PEER_CALLS_MAX);
+    fill(NEVER_READS, calls, 20, 4 << 20);    /* 80 MiB; none leaves while we are still asking, for the connection is not made yet */
+    assert_int_equal(ended[REASON_ENGINE_BUSY], 20 - 7);
+}
+
 static void closing_ends_everything_truthfully(void **state)
 {
     (void)state;
@@ -492,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_refused_batch_is_tried_one_by_one),
         cmocka_unit_test(who_gave_up_early_learns_what_is_known_then),
         cmocka_unit_test(messages_have_an_edge),
+        cmocka_unit_test(a_connection_has_an_edge),
         cmocka_unit_test(closing_ends_everything_truthfully),
         cmocka_unit_test(a_route_that_is_gone_is_remembered_for_reading),
         cmocka_unit_test(another_name_server_is_asked_when_one_is_away),
