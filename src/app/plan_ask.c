@@ -8,7 +8,7 @@
 #include "http_ask.h"
 #include "plan_check.h"
 
-#define ASK_MS 5000
+#define ASK_MS 3000
 
 /* What one process says of itself. */
 struct process {

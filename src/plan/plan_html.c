@@ -9,8 +9,8 @@
 #include "plan_report.h"
 
 #define WIDE 640
-#define LEFT 210     /* where bars begin */
-#define ROOM 330     /* what the longest bar takes */
+#define LEFT 262     /* where bars begin */
+#define ROOM 296     /* what the longest bar takes */
 #define ROW_HIGH 24
 
 static void escaped(struct buf *out, struct str text)

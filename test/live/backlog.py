@@ -7,7 +7,7 @@ import sys
 
 sys.dont_write_bytecode = True    # the checkout stays clean
 
-from sale import SECKILL, Sale, right, same, tell, until
+from sale import SECKILL, Sale, right, same, tell, until, url_port
 
 FIRST, SECOND = 4000, 10000
 HEADROOM = 0.5    # mission §12.10: the rate that is planned with is the measured one less about half of the plan's
@@ -79,5 +79,28 @@ def endless(sale):
     same("never", (line["value"], line["never"]), (None, True))
 
 
+SMALL = "sale.peak=100,sale.skus=1,sale.stock=100,zone.count=2"
+
+
+def beside(sale):
+    """The plan beside what runs: good where it is enough, 99 and the lines where it is not, 4 where nobody answers"""
+    doors = []
+    for _ in range(2):
+        doors.append(f"127.0.0.1:{sale.free_port()}")
+        sale.serve("access,order,relay,janitor", SECKILL_HEALTH_LISTEN=doors[-1])
+    for door in doors:
+        until(f"{door} answers", 20, lambda: sale.listens(url_port(door)))
+    code, text = sale.do("plan", "--check", "-o", "json", "--set", SMALL, "--at", ",".join(doors), "--at", doors[0])
+    found = {line["name"]: line for line in json.loads(text)["findings"]}
+    same("processes counted, each once", [found[role]["has"] for role in ("access", "order", "relay", "janitor")], [2, 2, 2, 2])
+    same("what is below a small plan", [name for name, line in found.items() if line["verdict"] == "below"], [])
+    same("its exit code", code, 0)
+    code, text = sale.do("plan", "--check", "-o", "json", "--at", ",".join(doors))
+    below = {line["name"] for line in json.loads(text)["findings"] if line["verdict"] == "below"}
+    right(f"below the mission's plan: {below}", {"access", "zone", "order", "in_flight", "connections"} <= below)
+    same("its exit code", code, 99)
+    same("nobody there", sale.do("plan", "--check", "--at", f"{doors[0]},127.0.0.1:1")[0], 4)
+
+
 if __name__ == "__main__":
-    sys.exit(tell(Sale(), [measured, held, endless]))
+    sys.exit(tell(Sale(), [measured, held, endless, beside]))

@@ -7,12 +7,16 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <math.h>
 
+#include "address.h"
+#include "args.h"
 #include "check.h"
+#include "plan_ask.h"
 #include "plan_check.h"
 #include "plan_file.h"
 
@@ -195,6 +199,51 @@ static void what_runs_is_held_against_the_plan(void **state)
     assert_int_equal(finding(found, "zone")->verdict, PLAN_BELOW);
 }
 
+/* ---- asking -------------------------------------------------------------------------------------------------------------------- */
+
+static int asked_at(const char *addresses)
+{
+    struct buf complaints = buf_fixed(said, sizeof said), out = buf_growing(PLAN_REPORT_MAX);
+    struct call c = {.verb = VERB_plan};
+    char words[2][4096] = {"--at"};
+    char *argv[] = {words[0], words[1]};
+    bool help;
+    snprintf(words[1], sizeof words[1], "%s", addresses);
+    assert_true(args_read(&c, 2, argv, &help, &complaints));
+    plan_init(&plan);
+    struct plan_view v = {.plan = &plan, .source = "x"};
+    int leave = plan_ask(&c, &v, &out);
+    buf_free(&out);
+    return leave;
+}
+
+static void processes_asked_have_an_edge(void **state)
+{
+    (void)state;
+    char list[4096] = "";
+    struct buf all = buf_fixed(list, sizeof list - 1);
+    for (int i = 0; i <= PLAN_PROCESSES_MAX; i++)
+        buf_add_fmt(&all, "%s[::1]:%d", i ? "," : "", i + 1);
+    assert_true(buf_ok(&all));
+    assert_int_equal(asked_at(list), LEAVE_USAGE);    /* nobody was asked */
+    assert_int_equal(asked_at("127.0.0.1:1"), LEAVE_UNREACHABLE);
+}
+
+static void a_mute_process_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct address a;
+    char where[64];
+    assert_true(address_parse(str_lit("127.0.0.1:0"), &a));
+    int mute = address_listen(&a, false, 4);    /* the kernel takes the call, nobody answers */
+    assert_true(mute >= 0);
+    snprintf(where, sizeof where, "127.0.0.1:%d", address_port(mute));
+    time_t began = time(NULL);
+    assert_int_equal(asked_at(where), LEAVE_UNREACHABLE);
+    assert_true(time(NULL) - began < 20);
+    close(mute);
+}
+
 int main(int argc, char **argv)
 {
     check(argc == 2);
@@ -208,6 +257,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(measured_capacities_take_the_place_of_assumed_ones),
         cmocka_unit_test(what_if),
         cmocka_unit_test(what_runs_is_held_against_the_plan),
+        cmocka_unit_test(processes_asked_have_an_edge),
+        cmocka_unit_test(a_mute_process_is_not_waited_for),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
