@@ -25,19 +25,38 @@ CUTS = ["BEFORE", "BEFORE_RESET", "HALF_REQUEST", "AFTER", "AFTER_RESET", "LOST_
 
 
 class Relay:
-    """One relay process. `listen` as the program wants it; its port is in `port`."""
+    """One relay process. `listen` as the program wants it; its port is in `port`. With `every` 0 it cuts only when told."""
 
     def __init__(self, sale, listen, target, seed, every, rename=None):
-        words = [RELAY, *(["-r", rename] if rename else []), listen, target, str(seed), str(every), *CUTS]
-        self.cuts = 0
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        sale.extra.append(self.process)
-        self.port = int(self.process.stdout.readline().split()[1])
-        threading.Thread(target=self.count, daemon=True).start()
+        self.cuts, self.sale = 0, sale
+        self.start(listen, target, seed, every, rename)
 
-    def count(self):
-        for line in self.process.stdout:
+    def start(self, listen, target, seed, every, rename):
+        words = [RELAY, *(["-r", rename] if rename else []), listen, target, str(seed), str(every), *CUTS]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.sale.extra.append(self.process)
+        self.port = int(self.process.stdout.readline().split()[1])
+        self.seed = seed
+        threading.Thread(target=self.count, args=(self.process,), daemon=True).start()
+
+    def count(self, process):
+        for line in process.stdout:
             self.cuts += line.startswith("cut ")
+
+    def tell(self, what):
+        """A command of the program, or a signal: stopped, nothing passes it."""
+        if isinstance(what, int):
+            self.process.send_signal(what)
+        else:
+            self.process.stdin.write(what + "\n")
+            self.process.stdin.flush()
+
+    def target(self, target, rename=None):
+        """Another server from now on, at the same place for whoever comes to us. All connections break."""
+        self.process.kill()
+        self.process.wait()
+        self.sale.extra.remove(self.process)
+        self.start(f"127.0.0.1:{self.port}", target, self.seed + 100, 0, rename)
 
 
 class Links:
@@ -46,6 +65,7 @@ class Links:
     def __init__(self, sale, seed, rare):
         redis, postgres = sale.environ["SECKILL_REDIS_URL"].removeprefix("unix:"), sale.run / "sock/.s.PGSQL.5432"
         broker, names = sale.broker.port, sale.environ["SECKILL_ROCKETMQ_NAMESRV"]
+        self.broker, self.names = broker, names
         (sale.dir / "cut").mkdir()
         to_broker = Relay(sale, "127.0.0.1:0", f"127.0.0.1:{broker}", seed + 2, rare)
         self.relays = {
@@ -54,8 +74,16 @@ class Links:
             "broker": to_broker,
             "namesrv": Relay(sale, "127.0.0.1:0", names, seed + 3, 5, rename=f"{broker}:{to_broker.port}")}
         self.settings = {"SECKILL_REDIS_URL": f"unix:{sale.dir}/cut/redis.sock",
-                         "SECKILL_POSTGRES_URL": f"postgresql://seckill@/seckill?host={sale.dir}/cut",
+                         "SECKILL_POSTGRES_URL": f"postgresql://{sale.value('select current_user')}@/seckill?host={sale.dir}/cut",
                          "SECKILL_ROCKETMQ_NAMESRV": f"127.0.0.1:{self.relays['namesrv'].port}"}
+
+    def follow(self, sale):
+        """Where name server or broker have come back at another port. The way there breaks."""
+        broker, names = (int((sale.run / f"run/{name}.port").read_text()) for name in ("broker", "namesrv"))
+        if (broker, f"127.0.0.1:{names}") != (self.broker, self.names):
+            self.broker, self.names = broker, f"127.0.0.1:{names}"
+            self.relays["broker"].target(f"127.0.0.1:{broker}")
+            self.relays["namesrv"].target(self.names, rename=f"{broker}:{self.relays['broker'].port}")
 
     def cuts(self):
         return {name: relay.cuts for name, relay in self.relays.items()}
@@ -69,9 +97,7 @@ def main():
     args = parser.parse_args()
     sale = Sale("access admin")
     began = time.monotonic()
-    user = sale.value("select current_user")
     links = Links(sale, args.seed, args.rare)
-    links.settings["SECKILL_POSTGRES_URL"] = links.settings["SECKILL_POSTGRES_URL"].replace("seckill@", f"{user}@")
     roles = {}
     for role in ("access", "order", "order", "relay", "janitor"):
         log = open(sale.dir / f"{role}-cut-{len(roles)}.log", "wb")
@@ -97,7 +123,7 @@ def main():
     cuts = links.cuts()
     # The links are left alone: what is held goes through, and no more is cut.
     for relay in links.relays.values():
-        relay.process.send_signal(10)
+        relay.tell("calm")
     crowd.doors = [sale.port, *doors]
     try:
         crowd.finish(90)

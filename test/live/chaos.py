@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chaos: a sale goes on while everything it stands on is killed, stopped, stalled and cut, by a schedule that the seed has drawn (chaos_schedule.py). Then
+it is left alone, and owes nobody anything: within 60 s every reservation is ORDERED or RELEASED with a reason, the audit finds nothing, and of every item
+what was sold and what is left are its stock, unit by unit.
+
+  chaos.py [--seed N] [--seconds N] [--dry-run]        (make chaos SEED=N PART=schedule; tools/chaos --dry-run --seed N prints the schedule)
+
+The sale is that of tools/run (one door and one admin process on straight links); beside it a supervisor of our own keeps two processes of every role, whose
+every link goes through a relay that cuts (test/cut). People come to one long sale and to a short one every few seconds; what they do once they are
+told something is the list ACTIONS, what must hold in the end the list PROOFS.
+"""
+import argparse
+import collections
+import http.client
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+
+import chaos_schedule
+from cut_links import Links
+from sale import OPEN, ROOT, SECKILL, Sale, Wrong, right, same, state_of, until
+from shoppers import Shoppers
+
+CAST = {"access": 2, "order": 2, "relay": 2, "janitor": 2, "admin": 1}    # the processes on links that are cut
+LONG, SHORT_UNITS, SHORT_USERS = "chaos_long", 50, 150
+PEOPLE = 400         # who wait in line at most
+ARRIVALS = 50        # users a second who come to the long sale
+NEXT_ORDER = 100     # seconds within which the sale moves on, whatever else happens meanwhile
+SHORT_EVERY = 8      # seconds between two short sales
+ROUGH = 25           # of so many requests one is cut
+TERMINAL = 60 * float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)    # seconds after which nobody is owed anything any more
+BACK = 60            # seconds within which whatever was troubled must be there again
+
+# ---- what shoppers do when they have been told something: action(crowd, chance, activity, user, answer). Payments and cancels are more of them.
+
+FORWARD = {"RESERVED": 0, "PUBLISHED": 1, "PROCESSING": 2, "RECONCILING": 2, "RELEASE_PENDING": 3, "MANUAL_REVIEW": 3, "ORDERED": 4, "RELEASED": 4}
+
+
+def ask_again(crowd, chance, activity, user, answer):
+    """One in five repeats his request: it is the same purchase."""
+    if answer["code"] != "QUEUED" or chance.random() > 0.2:
+        return
+    repeated = crowd.sale.buy(activity, user, port=chance.choice(crowd.doors), timeout=5)
+    if repeated["code"] in ("QUEUED", "ORDERED", "RELEASED"):
+        same(f"{user}'s reservation in {activity}, asked again", repeated["reservation_id"], answer["reservation_id"])
+    right(f"{user} of {activity} holds {answer['reservation_id']} and asked again: {repeated}", repeated["code"] not in ("SOLD_OUT", "ALREADY_PURCHASED"))
+
+
+def follow(crowd, chance, activity, user, answer):
+    """One in five looks what became of it, again and again: what is decided stays decided."""
+    if answer["code"] == "QUEUED" and chance.random() < 0.2:
+        crowd.again(1, look, activity, user, (answer["reservation_id"], None, 0))
+
+
+def look(crowd, chance, activity, user, about):
+    reservation, before, times = about
+    try:
+        answer = crowd.sale.reservation(user, reservation, port=chance.choice(crowd.doors), timeout=5)
+        status = answer["status"] if answer.status == 200 else None
+        right(f"{reservation} of {user} is known to somebody: {answer}", answer.status != 404)
+        if status and before in ("ORDERED", "RELEASED"):
+            same(f"{reservation} of {user}, which was {before}", status, before)
+        before = status or before
+    finally:
+        if times < 8 and before not in ("ORDERED", "RELEASED"):
+            crowd.again(2, look, activity, user, (reservation, before, times + 1))
+
+
+ACTIONS = [ask_again, follow]
+
+# ---- what must hold in the end: proof(sale, crowd) raises Wrong
+
+
+def all_is_terminal(sale, crowd):
+    """Whoever heard QUEUED has a verdict, no bucket holds an undecided reservation, nothing is unread, nothing untold"""
+    until("everybody who heard QUEUED has a verdict", TERMINAL, crowd.settled)
+    until("no bucket holds an undecided reservation", TERMINAL, lambda: not undecided(sale))
+    until("all is read and told", TERMINAL, sale.drained)
+
+
+def what_was_told_was_true(sale, crowd):
+    """Everything that anybody was told is what became of it"""
+    crowd.was_true()
+    crowd.heard_by_all()
+
+
+def books_balance(sale, crowd):
+    """The audit finds nothing, and sold + available = stock for every item, unit by unit"""
+    code, said = sale.audit(patience=30)
+    same(f"the audit: {said['findings'][:5]}", (code, said["clean"]), (0, True))
+    for sku in said["skus"]:
+        same(f"{sku['sku_id']}: reserved, returning, lost, drift", [sku[k] for k in ("r", "c", "e", "drift")], [0, 0, 0, 0])
+        same(f"{sku['sku_id']}: available {sku['a']} + sold {sku['o']}", sku["a"] + sku["o"], sku["s0"])
+    same("reservations undecided", said["undecided"], 0)
+
+
+PROOFS = [all_is_terminal, what_was_told_was_true, books_balance]
+
+
+def undecided(sale):
+    return sum(sale.redis("ZCARD", key) for key in sale.redis("KEYS", "sk:*:pending"))
+
+
+# ---- the stage
+
+
+class Cast:
+    """The processes whose links are cut, under a supervisor of their own; and those of tools/run. A process is found by its pid file."""
+
+    def __init__(self, sale, links):
+        self.sale, self.dir = sale, sale.dir / "cast"
+        self.dir.mkdir()
+        settings = links.settings | {"SECKILL_ACCESS_THREADS": "1"}
+        self.doors, self.admins = [sale.port], [sale.admin_port]
+        lines = []
+        for role, count in CAST.items():
+            for i in range(1, count + 1):
+                words = ["env"]
+                if role in ("access", "admin"):
+                    port = sale.free_port()
+                    (self.doors if role == "access" else self.admins).append(port)
+                    words += [f"SECKILL_{'HTTP' if role == 'access' else 'ADMIN'}_LISTEN=127.0.0.1:{port}"]
+                lines.append(f"{role}-{i} {shlex.join([*words, str(SECKILL), 'serve', '--roles', role])}\n")
+        (self.dir / "processes").write_text("".join(lines))
+        log = open(sale.dir / "cast.out", "wb")
+        self.process = subprocess.Popen([SECKILL, "supervise", "--state", self.dir, "--logs", sale.run / "log", self.dir / "processes"],
+                                        env=sale.environ | settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        sale.extra.append(self.process)
+        for port in self.doors + self.admins:
+            until(f"port {port} answers", 60, lambda: sale.listens(port))
+
+    def pid(self, name):
+        """None: it does not run."""
+        for place in (self.dir, self.sale.run / "supervisor", self.sale.run / "run"):
+            try:
+                pid, birth = map(int, (place / f"{name}.pid").read_text().split()[:2])
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                return pid if int(stat[19]) == birth and stat[0] != "Z" else None
+            except (OSError, ValueError, IndexError):
+                continue
+        return None
+
+
+class Stage:
+    """Carries a schedule out. Every trouble has a thread: it begins, lasts, ends; then it is watched until all is back."""
+
+    def __init__(self, sale, links, cast, crowd):
+        self.sale, self.links, self.cast, self.crowd = sale, links, cast, crowd
+        self.began = time.monotonic()
+        self.lock, self.done, self.faults = threading.Lock(), [], []
+        self.orders, self.pulse = 0, []    # (when, orders so far)
+        self.over = False
+
+    def say(self, text):
+        waiting = self.crowd.left()
+        print(f"{time.monotonic() - self.began:>7.1f}s  {text:<72} orders {self.orders:>6}, in line {waiting:>4}", flush=True)
+
+    # ---- the troubles themselves
+
+    def signal(self, names, number):
+        for name in names:
+            pid = self.cast.pid(name)
+            if pid:
+                self.sale.kill(pid, number)
+
+    def stack(self, verb, names):
+        words = [ROOT / "tools/stack", verb, self.sale.run, *names]
+        done = subprocess.run(words, env=self.sale.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150)
+        right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
+
+    def server_back(self, names):
+        self.stack("up", names)
+        self.links.follow(self.sale)
+
+    def carry_out(self, t):
+        """Begins, lasts, ends."""
+        server, link = t.targets[0] in chaos_schedule.SERVERS, t.targets[0].startswith("link")
+        if link:
+            relay = self.links.relays[t.targets[0].split()[-1]]
+            begin, end = {"cut": ("down", "up"), "rough": (f"rough {ROUGH}", "calm"), "stall": (signal.SIGSTOP, signal.SIGCONT)}[t.verb]
+            relay.tell(begin)
+            time.sleep(t.seconds)
+            relay.tell(end)
+        elif t.verb == "pause":
+            for name in t.targets:
+                stopped = self.stop(name)
+                time.sleep(t.seconds)
+                for pid in stopped:
+                    self.sale.kill(pid, signal.SIGCONT)
+        elif server:
+            self.stack("kill" if t.verb == "kill" else "down", t.targets)
+            time.sleep(t.seconds)
+            self.server_back(t.targets)
+        else:
+            self.signal(t.targets, signal.SIGKILL if t.verb == "kill" else signal.SIGTERM)
+
+    def stop(self, name):
+        """It and, of PostgreSQL, its children; gives the pids."""
+        pid = self.cast.pid(name)
+        pids = []
+        for pid in [pid, *(self.children(pid) if name == "postgres" else [])] if pid else []:
+            pids.append(pid)
+            self.sale.kill(pid, signal.SIGSTOP)
+            until(f"{name} stands", 5, lambda: state_of(pid) in ("T", "Z", None))
+        return pids
+
+    @staticmethod
+    def children(pid):
+        try:
+            return map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        except OSError:
+            return []
+
+    # ---- and what comes after
+
+    def trouble(self, t):
+        self.say(f"{t.whom}: {t.words}{f', for {t.seconds:.1f} s' if t.seconds else ''}")
+        before = {name: self.cast.pid(name) for name in t.targets}
+        try:
+            self.carry_out(t)
+            ended = time.monotonic()
+            if t.verb in ("kill", "restart"):    # somebody else by now
+                until(f"{t.whom} is back", BACK, lambda: all(self.cast.pid(n) not in (None, before[n]) for n in t.targets))
+            back = time.monotonic() - ended
+            moved = until("the next order", NEXT_ORDER, lambda: self.over or next((at for at, n in self.pulse if at > ended and n > 0), None))
+            with self.lock:
+                self.done.append((t, back, moved - ended if moved is not True else None))
+        except Exception as e:
+            self.faults.append(f"{t.verb} {t.whom} at {t.at} s: {e}")
+            self.say(f"FAULT {self.faults[-1]}")
+
+    def watch(self):
+        """Counts the orders about twice a second: the pulse of the sale."""
+        while not self.over:
+            try:
+                now = time.monotonic()
+                n = int(self.sale.value("select count(*) from orders"))
+                self.pulse.append((now, n - self.orders))
+                self.orders = n
+            except (Wrong, subprocess.TimeoutExpired):
+                pass
+            time.sleep(0.4)
+
+    # ---- people
+
+    def make(self, name, stock):
+        """create, warm, open, at whichever admin process answers: every step may be repeated."""
+        skus = [{"sku_id": f"sku_{name}", "stock": stock, "price": 100, "currency": "CNY"}]
+        body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "buckets": 3, "skus": skus}
+        for path, what in [("", body), (f"/{name}/warm", ""), (f"/{name}/open", "")]:
+            until(f"activity {name}{path}", 150, lambda: self.over or self.admin(path, what))
+
+    def admin(self, path, what):
+        for port in self.cast.admins:
+            try:
+                if self.sale.ask("POST", f"/admin/v1/activities{path}", what, port=port, timeout=5).status in (200, 201):
+                    return True
+            except (OSError, http.client.HTTPException):
+                pass
+        return False
+
+    def feed(self):
+        """There always is somebody in line for the long sale, and now and then a short one begins."""
+        users, short, due = 0, 0, time.monotonic()
+        while not self.over:
+            if self.crowd.left() < PEOPLE:
+                self.crowd.open(LONG, [f"p{users + i}" for i in range(ARRIVALS // 10)])
+                users += ARRIVALS // 10
+            if time.monotonic() > due and not self.short_under_way:
+                due = time.monotonic() + SHORT_EVERY
+                threading.Thread(target=self.short_sale, args=(f"chaos_short_{short}",), daemon=True).start()
+                short += 1
+            time.sleep(0.1)
+
+    short_under_way = False
+
+    def short_sale(self, name):
+        self.short_under_way = True
+        try:
+            self.make(name, SHORT_UNITS)
+            if not self.over:
+                self.crowd.open(name, [f"s{i}" for i in range(SHORT_USERS)])
+        except Wrong as e:
+            self.faults.append(str(e))
+        finally:
+            self.short_under_way = False
+
+    # ---- all of it
+
+    def play(self, rows, seconds):
+        threads = [threading.Thread(target=f, daemon=True) for f in (self.watch, self.feed)]
+        for t in threads:
+            t.start()
+        self.began = time.monotonic()
+        running = []
+        for row in rows:
+            time.sleep(max(0, self.began + row.at - time.monotonic()))
+            running.append(threading.Thread(target=self.trouble, args=(row,), daemon=True))
+            running[-1].start()
+        time.sleep(max(0, self.began + seconds - time.monotonic()))
+        self.say("everything is left alone")
+        for t in running:
+            t.join(200)
+        self.heal()
+        self.over = True
+        for t in threads:
+            t.join(200)
+
+    def heal(self):
+        """What a trouble that failed may have left behind."""
+        for name, relay in self.links.relays.items():
+            right(f"the relay to {name} lives: {relay.process.poll()}", relay.process.poll() is None)
+            relay.tell(signal.SIGCONT)
+            relay.tell("up")
+            relay.tell("calm")
+        self.stack("up", [])
+        for name in chaos_schedule.PROCESSES:
+            until(f"{name} runs", BACK, lambda: self.cast.pid(name))
+        self.sale.connect()
+
+
+def sums(stage, crowd):
+    """The table at the end."""
+    rows = collections.defaultdict(list)
+    for t, back, moved in stage.done:
+        kind = "link" if t.whom.startswith("link") else "server" if t.targets[0] in chaos_schedule.SERVERS else "process"
+        rows[t.verb, kind].append((back, moved, t))
+    print(f"\n{'what':<10}{'whom':<10}{'times':>6}{'back after, at most':>22}{'next order after, at most':>28}")
+    for (verb, kind), all_of_it in sorted(rows.items(), key=lambda r: (r[0][1], r[0][0])):
+        back = max(b for b, _, _ in all_of_it)
+        moved = max((m or 0 for _, m, _ in all_of_it))
+        print(f"{verb:<10}{kind:<10}{len(all_of_it):>6}{f'{back:.1f} s' if verb in ('kill', 'restart') else '':>22}{f'{moved:.1f} s':>28}")
+    slowest = max((d for d in stage.done if d[2] is not None), default=None, key=lambda d: d[2])
+    if slowest:
+        t, _, moved = slowest
+        print(f"slowest recovery: {moved:.1f} s from the end of \"{t.verb} {t.whom}\" at {t.at} s to the next order")
+    answers = ", ".join(f"{code} {n}" for code, n in crowd.heard.most_common(12))
+    print(f"answers: {answers}")
+
+
+def prove(sale, crowd):
+    for proof in PROOFS:
+        began = time.monotonic()
+        proof(sale, crowd)
+        print(f"ok - {proof.__doc__} ({time.monotonic() - began:.1f} s)", flush=True)
+    rows = sale.sql("select outcome, coalesce(reason, ''), count(*) from consumer_inbox group by 1, 2 order by 1, 3 desc")
+    verdicts = ", ".join(f"{o} {why} {n}" if why else f"{o} {n}" for o, why, n in rows)
+    print(f"verdicts: {verdicts}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SECKILL_TEST_SEED") or 1))
+    parser.add_argument("--dry-run", action="store_true", help="print the schedule, and do nothing")
+    args = parser.parse_args()
+    rows = chaos_schedule.schedule(args.seed, args.seconds)
+    replay = f"make chaos SEED={args.seed} SECONDS={args.seconds} PART=schedule"
+    print(f"chaos, seed {args.seed}, {args.seconds} s, {len(rows)} troubles:\n{chaos_schedule.table(rows)}\n", flush=True)
+    if args.dry_run:
+        return 0
+    sale = Sale("access admin")
+    links = Links(sale, args.seed, 0)
+    cast = Cast(sale, links)
+    print(f"on stage: {', '.join(chaos_schedule.PROCESSES)}; {', '.join(chaos_schedule.SERVERS)}", flush=True)
+    crowd = Shoppers(sale, args.seed, workers=14, patience=args.seconds + 120, actions=ACTIONS)
+    crowd.doors = cast.doors
+    stage = Stage(sale, links, cast, crowd)
+    stage.make(LONG, ARRIVALS * (args.seconds + 200))    # never sold out: somebody can always buy, so that a sale that stands still shows
+    try:
+        stage.play(rows, args.seconds)
+        healed = time.monotonic()
+        crowd.finish(TERMINAL)
+        same("faults", stage.faults, [])
+        prove(sale, crowd)
+        right(f"there was a sale at all: {stage.orders} orders", stage.orders > args.seconds)
+    except Wrong as e:
+        sums(stage, crowd)
+        print(f"    {e}\n    {crowd.known()}\nnot ok - chaos (once more: {replay})")
+        return 1
+    sums(stage, crowd)
+    print(f"ok - chaos: {len(stage.done)} troubles in {args.seconds} s, {stage.orders} orders, {len(crowd.sales)} sales, all decided and proved "
+          f"{time.monotonic() - healed:.0f} s after the end (once more: {replay})", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
