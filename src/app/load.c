@@ -20,6 +20,7 @@
 
 #define TICK_MS 50
 #define CREATE_MS 120000
+#define PRICE 9900
 #define START_US 100000       /* from the word to the first arrival */
 #define SETTLE_MS 500         /* for the service's last counts */
 
@@ -27,7 +28,7 @@ struct load {
     const struct call *call;
     struct load_scenario scenario;
     struct load_people_options people;
-    char activity[65], sku[65], prefix[32], title[160];
+    char activity[65], sku[65], prefix[32], title[160], currency[8];
     bool made;                        /* the activity is ours */
     struct load_crew crew;
     uv_loop_t loop;
@@ -67,8 +68,8 @@ static void write_activity(const struct load *l, struct buf *out, int64_t now_ms
         json_open(out);
         json_member_text(out, "sku_id", name);
         json_member_i64(out, "stock", s->stock);
-        json_member_i64(out, "price", 9900);
-        json_member_text(out, "currency", "CNY");
+        json_member_i64(out, "price", l->people.price);
+        json_member_text(out, "currency", l->currency);
         json_close(out);
     }
     json_close_array(out);
@@ -120,6 +121,21 @@ static void close_activity(struct load *l)
     http_ask_close(&ask);
 }
 
+static bool find_price(struct load *l, const json_t *skus)
+{
+    size_t i;
+    const json_t *sku;
+    json_array_foreach(skus, i, sku) {
+        const char *name = json_string_value(json_object_get(sku, "sku_id")), *currency = json_string_value(json_object_get(sku, "currency"));
+        if (!name || !currency || strcmp(name, l->sku) != 0)
+            continue;
+        l->people.price = json_integer_value(json_object_get(sku, "price"));
+        snprintf(l->currency, sizeof l->currency, "%s", currency);
+        return true;
+    }
+    return false;
+}
+
 static int find_activity(struct load *l)
 {
     struct http_ask ask;
@@ -128,6 +144,8 @@ static int find_activity(struct load *l)
     if (!http_ask_open(&ask, l->call->config->http_listen))
         return call_failed(l->call, LEAVE_CONFIG, "http.listen: cannot be called");
     int leave = told(l, &ask, http_ask(&ask, "GET", target, (struct str){0}, 10000), l->activity);
+    if (leave == LEAVE_DONE && !find_price(l, json_object_get(ask.json, "skus")))
+        leave = call_failed(l->call, LEAVE_FAILED, "%s has no item %s", l->activity, l->sku);
     http_ask_close(&ask);
     return leave;
 }
@@ -317,7 +335,11 @@ static void name_things(struct load *l)
     l->people.activity = l->activity;
     l->people.sku = l->sku;
     l->people.prefix = l->prefix;
+    l->people.webhook_keys = l->call->config->payment_webhook_keys;
     l->people.seed = l->result.seed;
+    l->people.price = PRICE;
+    l->people.currency = l->currency;
+    snprintf(l->currency, sizeof l->currency, "CNY");
     snprintf(l->title, sizeof l->title, "%.80s on %s", l->call->arguments[0], l->activity);
 }
 

@@ -8,61 +8,20 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "await.h"
 #include "check.h"
-#include "heap.h"
-#include "http_client.h"
-#include "json.h"
-#include "list.h"
+#include "load_people_parts.h"
 
-#define TEXT_MAX 768
-#define BODY_MAX 384
 #define CHUNK 1024              /* visits that are made at a time */
 #define RECENT 1000             /* of whom one asks again */
 #define TURN_MAX 1024           /* arrivals of one turn of the loop, so that answers are read between them */
 #define LOOK_US 50000           /* how often it is looked whether to stop */
 #define CONNECTIONS_MOST 18000  /* of one process: descriptors */
 #define ANSWER_MAX 4096
-#define SKUS_MAX 64
-
-struct visit {
-    struct http_call call;
-    struct link link;             /* in free */
-    struct load_people *people;
-    size_t place;                 /* in due */
-    enum load_deed deed;
-    uint32_t user, step;          /* step: questions for the status so far */
-    int rank;                     /* of the last status */
-    bool knew;                    /* when this was sent, the user had been told a reservation */
-    uint64_t intended_us, handed_us;
-    char text[TEXT_MAX];
-};
-struct person {
-    char reservation[IDENT_ID_TEXT + 1];    /* what he was told; "": nothing */
-    bool decided;
-};
-struct load_people {
-    struct load_people_options options;
-    const struct load_scenario *scenario;
-    struct load_stats *stats;
-    uv_loop_t *loop;
-    uv_poll_t poll;
-    int timer;
-    struct http_client *client;
-    struct load_schedule schedule;
-    uint64_t start_us, next_us, until_us;    /* of the next arrival; when patience ends, 0 while they come */
-    bool coming, over;                       /* over: nothing is left, or nobody is waited for any more */
-    uint64_t number, flooded, bodies;        /* arrivals, requests of the flood, malformed bodies so far */
-    uint32_t persons_max, came;
-    struct person *persons;
-    struct heap due;                         /* visits that wait for their next question */
-    struct link free;
-    struct visit **chunks;
-    size_t chunk_count, chunk_max;
-    double shares[SKUS_MAX];                 /* of the items, summed up */
-};
+#define MONEY_AGAIN_US 500000   /* a callback or a cancel that was not answered well comes again so much later */
 
 static uint64_t now_us(void) { return uv_hrtime() / 1000; }
 
@@ -128,76 +87,6 @@ static void hand(struct visit *v)
     load_raise(&p->stats->deeds[v->deed].sent, 1);
 }
 
-/* ---- what is said ----------------------------------------------------------------------------------------------------------------------- */
-
-static unsigned item_of(const struct load_people *p, uint32_t user)
-{
-    double share = load_share(load_chance(p->options.seed ^ 0x5151, (uint64_t)p->options.part << 32 | user));
-    unsigned k = 0;
-    while (k + 1 < p->scenario->skus && share >= p->shares[k])
-        k++;
-    return k + 1;
-}
-
-static void write_ids(struct buf *body, const struct load_people *p, uint32_t user)
-{
-    const struct load_people_options *o = &p->options;
-    char sku[80];
-    if (p->scenario->activity[0])
-        snprintf(sku, sizeof sku, "%s", o->sku);
-    else
-        snprintf(sku, sizeof sku, "%s%u", o->sku, item_of(p, user));
-    buf_add_fmt(body, "{\"activity_id\":\"%s\",\"sku_id\":\"%s\",", o->activity, sku);
-}
-
-/* Each is no request, in its own way. */
-static void write_nonsense(struct buf *body, uint64_t which)
-{
-    static const char *const nonsense[] = {
-        "{", "[]", "\"reserve\"", "{}", "{\"activity_id\":1,\"sku_id\":2,\"request_id\":3,\"user_id\":4}", "{\"activity_id\":\"a\",\"sku_id\":\"b\"}",
-        "{\"activity_id\":\"a\",\"sku_id\":\"b\",\"request_id\":\"../../etc/passwd\",\"user_id\":\"u\"}", "\xff\xfe{}", "activity_id=a&sku_id=b",
-        "{\"activity_id\":\"a\",\"sku_id\":\"b\",\"request_id\":\"r\",\"user_id\":\"u\",\"price\":0}",
-        "{\"activity_id\":\"a\",\"activity_id\":\"a\",\"sku_id\":\"b\",\"request_id\":\"r\",\"user_id\":\"u\"}"};
-    buf_add_str(body, str_of(nonsense[which % countof(nonsense)]));
-}
-
-static void write_request(struct visit *v)
-{
-    const struct str tokens = str_lit("Authorization: Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.AAAA\r\nSeckill-Qualification: bm90aGluZw.AAAA\r\n");
-    struct load_people *p = v->people;
-    const struct load_people_options *o = &p->options;
-    char memory[BODY_MAX];
-    struct buf body = buf_fixed(memory, sizeof memory), out = buf_fixed(v->text, sizeof v->text);
-    if (v->deed == LOAD_MALFORMED) {
-        write_nonsense(&body, p->bodies++);
-    } else if (v->deed == LOAD_FLOOD) {
-        write_ids(&body, p, 0);
-        buf_add_fmt(&body, "\"request_id\":\"%s-%u-f%llu\",\"user_id\":\"%s-%u-flood\"}", o->prefix, o->part, (unsigned long long)p->flooded++, o->prefix, o->part);
-    } else if (v->deed == LOAD_BAD_TOKEN) {
-        write_ids(&body, p, 0);
-        buf_add_fmt(&body, "\"request_id\":\"%s-%u-t%llu\",\"user_id\":\"%s-%u-t%llu\"}", o->prefix, o->part, (unsigned long long)p->number, o->prefix, o->part,
-                    (unsigned long long)p->number);
-    } else {
-        write_ids(&body, p, v->user);
-        buf_add_fmt(&body, "\"request_id\":\"%s-%u-r%u\",\"user_id\":\"%s-%u-u%u\"}", o->prefix, o->part, v->user, o->prefix, o->part, v->user);
-    }
-    http_request_write(&out, str_lit("POST"), str_lit("/v1/reservations"), str_of(o->host), v->deed == LOAD_BAD_TOKEN ? tokens : (struct str){0},
-                       str_lit("application/json"), buf_str(&body));
-    check(buf_ok(&body) && buf_ok(&out));
-    v->call.request = buf_str(&out);
-}
-
-static void write_question(struct visit *v)
-{
-    struct load_people *p = v->people;
-    char target[256];
-    struct buf out = buf_fixed(v->text, sizeof v->text);
-    int n = snprintf(target, sizeof target, "/v1/reservations/%s?user_id=%s-%u-u%u", p->persons[v->user].reservation, p->options.prefix, p->options.part, v->user);
-    http_request_write(&out, str_lit("GET"), (struct str){target, (size_t)n}, str_of(p->options.host), (struct str){0}, (struct str){0}, (struct str){0});
-    check(buf_ok(&out));
-    v->call.request = buf_str(&out);
-}
-
 /* ---- who comes -------------------------------------------------------------------------------------------------------------------------- */
 
 static enum load_deed choose(const struct load_people *p, double share)
@@ -227,7 +116,7 @@ static void arrive(struct load_people *p, uint64_t intended_us)
         v->user = p->came - 1 - (uint32_t)(load_chance(chance, 1) % recent);
     }
     v->knew = load_deed_is_request(v->deed) && p->persons[v->user].reservation[0] != 0;
-    write_request(v);
+    load_say(v);
     hand(v);
 }
 
@@ -280,12 +169,87 @@ static void ask_later(struct visit *v)
     v->step++;
 }
 
-static void decided(struct visit *v, bool ordered)
+/* ---- money: what becomes of an order ---- */
+
+static double chosen(const struct visit *v, uint64_t what)
+{
+    return load_share(load_chance(v->people->options.seed ^ what, (uint64_t)v->people->options.part << 32 | v->user));
+}
+
+static void spend_later(struct visit *v, enum load_deed deed)
+{
+    v->deed = deed;
+    v->step = 0;
+    later(v, (uint64_t)(chosen(v, deed) * (double)v->people->scenario->decide_ms * 1000));
+}
+
+/* A user has seen his order. True: he goes on with this visit. Who pays and cancels does both in the same moments. */
+static bool spend(struct visit *v)
+{
+    struct load_people *p = v->people;
+    bool pays = chosen(v, 0xbacc) * 100 < p->scenario->pay, cancels = chosen(v, 0xcace1) * 100 < p->scenario->cancel;
+    if (pays && cancels) {
+        struct visit *other = visit_new(p, LOAD_CANCEL, now_us());
+        if (other) {
+            other->user = v->user;
+            spend_later(other, LOAD_CANCEL);
+        }
+    }
+    if (pays || cancels)
+        spend_later(v, pays ? LOAD_PAY : LOAD_CANCEL);
+    return pays || cancels;
+}
+
+/* A reservation has its verdict. True: its user goes on with this visit. */
+static bool decided(struct visit *v, bool ordered)
 {
     struct load_people *p = v->people;
     p->persons[v->user].decided = true;
     load_raise(ordered ? &p->stats->ordered : &p->stats->released, 1);
     load_raise32(&second_of(p, now_us())->ordered, ordered);
+    return ordered && spend(v);
+}
+
+/* An answer to a callback or a cancel: what may not be is a contradiction. */
+static void money_heard(struct visit *v, enum reason code, const struct http_reply *reply)
+{
+    struct load_people *p = v->people;
+    struct person *who = &p->persons[v->user];
+    bool good = v->deed == LOAD_PAY ? code == REASON_PAYMENT_APPLIED || code == REASON_PAYMENT_DUPLICATE || code == REASON_PAYMENT_AFTER_CANCEL
+                                    : code == REASON_CANCELED || (code == REASON_ORDER_PAID && chosen(v, 0xbacc) * 100 < p->scenario->pay);
+    load_raise(&p->stats->money[code], 1);
+    if (code == REASON_PAYMENT_APPLIED && !who->paid) {
+        who->paid = true;
+        load_raise(&p->stats->paid, 1);
+    } else if (code == REASON_CANCELED && !who->canceled) {
+        who->canceled = true;
+        load_raise(&p->stats->canceled, 1);
+    }
+    if (!good || (who->paid && who->canceled))
+        contradiction(p, v, reply);
+}
+
+/* True: it comes again, because it was not taken, or because a channel sometimes sends twice. */
+static bool money_answered(struct visit *v, const struct http_reply *reply)
+{
+    struct load_people *p = v->people;
+    enum reason code = REASON_INTERNAL;
+    bool known = reply && (reason_parse(member(reply->body, "code"), &code) || (v->deed == LOAD_CANCEL && str_eq(member(reply->body, "status"), str_lit("CANCELED"))));
+    if (known && v->deed == LOAD_CANCEL && reply->status == 200)
+        code = REASON_CANCELED;
+    bool again = !reply || reply->status >= 500 || reply->status == 429;
+    if (!again && !known)
+        contradiction(p, v, reply);
+    else if (!again)
+        money_heard(v, code, reply);
+    else if (known)
+        load_raise(&p->stats->money[code], 1);
+    if (!again && v->deed == LOAD_PAY && v->step == 0 && chosen(v, 0x2a1d) * 100 < p->scenario->pay_again)
+        again = true;
+    v->step++;
+    if (again)
+        later(v, MONEY_AGAIN_US);
+    return again;
 }
 
 /* A user was told his reservation for the first time: true where he goes on, with this visit. */
@@ -295,10 +259,8 @@ static bool told(struct visit *v, enum reason code, struct str reservation, uint
     struct person *who = &p->persons[v->user];
     memcpy(who->reservation, reservation.ptr, IDENT_ID_TEXT);
     load_raise(&p->stats->told, 1);
-    if (code != REASON_QUEUED) {
-        decided(v, code == REASON_ORDERED);
-        return false;
-    }
+    if (code != REASON_QUEUED)
+        return decided(v, code == REASON_ORDERED);
     histogram_add(&p->stats->accepted, latency_us);
     load_raise32(&second_of(p, now_us())->queued, 1);
     if (p->scenario->poll_first_ms == 0)
@@ -341,10 +303,8 @@ static bool looked(struct visit *v, const struct http_reply *reply)
         if (reservation_state_rank(state) < v->rank)
             contradiction(p, v, reply);
         v->rank = reservation_state_rank(state);
-        if (reservation_state_terminal(state)) {
-            decided(v, state == RESERVATION_ORDERED);
-            return false;
-        }
+        if (reservation_state_terminal(state))
+            return decided(v, state == RESERVATION_ORDERED);
     } else if (reply->status < 500 && reply->status != 429) {
         contradiction(p, v, reply);
         return false;
@@ -401,6 +361,8 @@ static void answered(struct http_call *call, enum http_outcome outcome, const st
         goes_on = heard(v, reply, latency_us);
     } else if (outcome == HTTP_REPLIED && load_deed_is_bot(v->deed)) {
         bot_heard(v, reply);
+    } else if (v->deed == LOAD_PAY || v->deed == LOAD_CANCEL) {
+        goes_on = money_answered(v, outcome == HTTP_REPLIED ? reply : NULL);
     } else if (v->deed == LOAD_POLL) {
         goes_on = outcome != HTTP_REPLIED || looked(v, reply);
         if (outcome != HTTP_REPLIED)
@@ -472,7 +434,7 @@ static void on_timer(uv_poll_t *poll, int status, int events)
     for (unsigned i = 0; i < TURN_MAX && (first = heap_first(&p->due)) && first->due <= now; i++) {
         struct visit *v = first->what;
         heap_remove(&p->due, &v->place);
-        write_question(v);
+        load_say(v);
         hand(v);
     }
     look_at_the_time(p, now);
@@ -486,7 +448,7 @@ static void share_out(struct load_people *p)
 {
     double sum = 0;
     size_t n = (size_t)p->scenario->skus;
-    check(n <= SKUS_MAX);
+    check(n <= LOAD_SKUS_MAX);
     for (size_t k = 0; k < n; k++)
         p->shares[k] = sum += pow((double)(k + 1), -p->scenario->skew);
     for (size_t k = 0; k < n; k++)
@@ -531,6 +493,9 @@ void load_people_connect(struct load_people *p)
 
 void load_people_run(struct load_people *p, uint64_t start_us)
 {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    p->began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     p->start_us = start_us;
     p->schedule = load_schedule_new(&p->scenario->arrivals, p->options.part, p->options.parts, strcmp(p->scenario->spacing, "random") == 0, p->options.seed);
     next_arrival(p);

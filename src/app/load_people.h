@@ -3,7 +3,7 @@
  * what is slow to answer is not waited for. Every latency is counted from the moment at which the request should have been sent.
  *
  * People ask for one unit each. Some ask again with the same request_id, answered or not. Who was told a reservation asks for its status on the
- * mission's ladder (§12.11) until it is decided. Bots send what must be refused. */
+ * mission's ladder (§12.11) until it is decided; then some pay, some cancel, some do both at once. Bots send what must be refused. */
 #pragma once
 #include <uv.h>
 
@@ -17,6 +17,9 @@ struct load_people_options {
     const char *host;                 /* as the address was written */
     const char *activity;
     const char *sku;                  /* the item, or the beginning of the items' names, each ending with its number from 1 */
+    int64_t price;                    /* of every item, for payments */
+    const char *currency;
+    const char *webhook_keys;         /* which callbacks are signed with */
     const char *prefix;               /* of user and request ids; at most 24 characters */
     unsigned part, parts;             /* which process of how many */
     uint64_t seed;

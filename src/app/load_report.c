@@ -227,7 +227,8 @@ static void write_funnel(const struct load_result *r, struct buf *b)
         {"sent by people", "load", (double)load_stats_sent(s)}, {"answered", "load", (double)load_stats_answered(s)},
         {"answered without asking Redis: sold out", "service", v->sold_out_locally}, {"took a unit, or asked again for it", "service", v->reserved},
         {"told a reservation", "load", (double)s->told}, {"message confirmed by RocketMQ", "service", v->published}, {"messages read", "service", v->consumed},
-        {"ordered, told again included", "service", v->ordered}, {"told to Redis", "service", v->told}, {"order seen by its user", "load", (double)s->ordered}};
+        {"ordered, told again included", "service", v->ordered}, {"told to Redis", "service", v->told}, {"order seen by its user", "load", (double)s->ordered},
+        {"paid", "load", (double)s->paid}, {"cancelled", "load", (double)s->canceled}};
     TABLE(b, "Funnel", "step", "counted by", "", "");
     for (size_t i = 0; i < countof(steps); i++) {
         add(b, "<tr>");
@@ -242,12 +243,13 @@ static void write_outcomes(const struct load_result *r, struct buf *b)
 {
     const struct load_stats *s = r->stats;
     TABLE(b, "Outcomes", "who", "code", "answers", "");
-    for (unsigned i = 0; i < 2 * REASON_COUNT; i++) {
-        uint64_t n = i < REASON_COUNT ? s->answers[i] : s->bot_answers[i - REASON_COUNT];
+    const struct { const char *who; const uint64_t *answers; } all[] = {{"people", s->answers}, {"money", s->money}, {"bots", s->bot_answers}};
+    for (unsigned i = 0; i < countof(all) * REASON_COUNT; i++) {
+        uint64_t n = all[i / REASON_COUNT].answers[i % REASON_COUNT];
         if (n == 0)
             continue;
         add(b, "<tr>");
-        cell(b, "%s", i < REASON_COUNT ? "people" : "bots"), cell(b, "%s", reason_word((enum reason)(i % REASON_COUNT))), cell(b, "%llu", (unsigned long long)n);
+        cell(b, "%s", all[i / REASON_COUNT].who), cell(b, "%s", reason_word((enum reason)(i % REASON_COUNT))), cell(b, "%llu", (unsigned long long)n);
         bar(b, (double)n / (double)(load_stats_answered(s) ? load_stats_answered(s) : 1));
         add(b, "</tr>");
     }

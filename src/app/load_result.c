@@ -138,6 +138,7 @@ static void print_sent(const struct load_result *r, FILE *out)
         fprintf(out, "messages   %10llu read, %llu of them sent to RocketMQ once more, %llu not confirmed\n", (unsigned long long)r->doubled.seen,
                 (unsigned long long)r->doubled.doubled, (unsigned long long)r->doubled.failed);
     print_answers(out, "people", s->answers);
+    print_answers(out, "money", s->money);
     print_answers(out, "bots", s->bot_answers);
     fprintf(out, "verdicts   %llu reservations told: ordered %llu, released %llu, not seen decided %llu\n", (unsigned long long)s->told,
             (unsigned long long)s->ordered, (unsigned long long)s->released, (unsigned long long)s->undecided);
@@ -299,6 +300,9 @@ void load_result_json(const struct load_result *r, struct buf *out)
     write_quantiles(out, "no_connection_free", &s->unconnected);
     write_answers(out, "answers", s->answers);
     write_answers(out, "answers_to_bots", s->bot_answers);
+    write_answers(out, "answers_to_money", s->money);
+    json_member_u64(out, "paid", s->paid);
+    json_member_u64(out, "canceled", s->canceled);
     write_deeds(r, out);
     json_member_u64(out, "told", s->told);
     json_member_u64(out, "ordered", s->ordered);

@@ -63,11 +63,12 @@ void load_stats_merge(struct load_stats *into, const struct load_stats *from)
     for (unsigned r = 0; r < REASON_COUNT; r++) {
         into->answers[r] += read(&from->answers[r]);
         into->bot_answers[r] += read(&from->bot_answers[r]);
+        into->money[r] += read(&from->money[r]);
     }
     uint64_t *const sums[] = {&into->people, &into->unsent, &into->told, &into->ordered, &into->released, &into->undecided, &into->contradictions,
-                              &into->errors, &into->pending, &into->connected, &into->cpu_us};
+                              &into->errors, &into->pending, &into->connected, &into->cpu_us, &into->paid, &into->canceled};
     const uint64_t *const parts[] = {&from->people, &from->unsent, &from->told, &from->ordered, &from->released, &from->undecided, &from->contradictions,
-                                     &from->errors, &from->pending, &from->connected, &from->cpu_us};
+                                     &from->errors, &from->pending, &from->connected, &from->cpu_us, &from->paid, &from->canceled};
     _Static_assert(countof(sums) == countof(parts), "each has its part");
     for (size_t i = 0; i < countof(sums); i++)
         *sums[i] += read(parts[i]);

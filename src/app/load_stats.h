@@ -42,6 +42,8 @@ struct load_stats {
     struct histogram late;        /* us between when something should have been sent and when it was handed to a connection or its queue */
     struct histogram unconnected; /* us it then waited because every connection was busy */
     uint64_t answers[REASON_COUNT], bot_answers[REASON_COUNT];    /* people's reserve and retry; bots' */
+    uint64_t money[REASON_COUNT]; /* answers to callbacks and cancels; a cancel that was done is CANCELED */
+    uint64_t paid, canceled;      /* orders, as people were told first */
     uint64_t people;              /* different ones that have come */
     uint64_t unsent;              /* arrivals for which there was no room (generator.in_flight) */
     uint64_t told, ordered, released, undecided;    /* reservations told to people, and what they saw become of them */
