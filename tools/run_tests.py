@@ -120,7 +120,22 @@ def run(test, build, logs, forgiven):
     return result
 
 
-def selected(tests, fast, only, without, programs):
+def findings(logs):
+    """What a sanitizer had to say of any process, also of those that a test had started: one failure for each different finding."""
+    first = {}
+    for path in sorted(logs.glob("sanitizer.*")):
+        text = path.read_text(errors="replace")
+        lines = [line.strip() for line in text.splitlines()]
+        what = [line for line in lines if re.search(r"ERROR: |WARNING: |runtime error: ", line)][:1]
+        where = [re.sub(r"^#\d+ 0x[0-9a-f]+ ", "", line) for line in lines if re.match(r"#\d+ .*/(src|test|tools)/", line)][:1]
+        if what or text.strip():
+            first.setdefault(" ".join([re.sub(r"==\d+==|0x[0-9a-f]+|\(pid=\d+\)", "", w) for w in what + where]) or "something", (path, text))
+    for what, (path, text) in first.items():
+        print(f"✗ sanitizer: {what}\n" + "".join(f"    | {line}\n" for line in text.splitlines()[:TAIL_LINES]) + f"    all of it: {path}", file=sys.stderr, flush=True)
+    return list(first)
+
+
+def selected(tests, fast, only, also, without, programs):
     for test in tests:
         if programs is not None:
             if test["name"] in programs:
@@ -129,7 +144,10 @@ def selected(tests, fast, only, without, programs):
         suites = {s.split(":")[-1] for s in test["suite"]}
         if fast and not suites & {"unit", "memory", "scenario", "fast"}:
             continue
-        if without in suites:
+        if test["name"] in also:
+            yield test
+            continue
+        if suites & set(without) or test["name"] in without:
             continue
         asked_for = only and (only in test["name"] or only in suites)
         if only and not asked_for or "chaos" in suites and not asked_for:  # long, and by name only (make chaos)
@@ -158,22 +176,28 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--only")
-    parser.add_argument("--without")
+    parser.add_argument("--also", action="append", default=[])
+    parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--acceptance", action="store_true")
     args = parser.parse_args()
     listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(args.build)], check=True, capture_output=True).stdout)
     claims = acceptance.read("spec/acceptance.def") if args.acceptance else None
-    tests = list(selected(listed, args.fast, args.only, args.without, claims and acceptance.programs(claims)))
+    tests = list(selected(listed, args.fast, args.only, args.also, args.without, claims and acceptance.programs(claims)))
     logs = args.build / "test-logs"
     logs.mkdir(exist_ok=True)
+    for path in logs.glob("sanitizer.*"):
+        path.unlink()
     began = time.monotonic()
     results = run_all(tests, int(os.environ.get("SECKILL_TEST_JOBS") or os.cpu_count() or 1), args.build, logs)
-    passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
+    found = findings(logs)
+    passed, failed = sum(r.passed for r in results), sum(r.failed for r in results) + len(found)
     table(results)
     print(f"wall time {time.monotonic() - began:.1f} s; what each program said is in {logs}")
     for r in results:
         for why in r.why:
             print(f"✗ {r.name}: {why}")
+    for what in found:
+        print(f"✗ sanitizer: {what}")
     proven = acceptance.judge(claims, results) if claims else True
     print(f"{passed} passed, {failed} failed", flush=True)
     return 1 if failed or not passed or not proven else 0

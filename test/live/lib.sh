@@ -46,7 +46,7 @@ refuse() {
   if "$@"; then not_ok "$what"; else ok "$what"; fi
 }
 same() { if [[ $2 == "$3" ]]; then ok "$1"; else not_ok "$1: got \"$2\", wanted \"$3\""; fi; }
-soon() { await "$@"; }
+soon() { await $(($1 * ${SECKILL_TEST_PATIENCE:-1})) "${@:2}"; }
 
 # at_end COMMAND...: done when the script leaves, the last first.
 at_end() { cleaners+=("$(printf '%q ' "$@")"); }
