@@ -19,8 +19,8 @@ status:   ## what runs, where
 	@tools/run status
 logs:     ## follow all its logs
 	@tools/run logs
-buy:      ## one purchase, told step by step
-	@tools/run do buy
+buy:      ## one purchase, told step by step; PAY=1 pays for it too
+	@tools/run do buy $(if $(PAY),--pay)
 rush:     ## USERS=60000 users at once, then the proof
 	@tools/run do rush --users $(USERS)
 sim: build ## SEEDS=20000 imagined deployments, each with its own troubles, from seed SEED=1 on: a few minutes

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "http_ask.h"
 #include "json.h"
+#include "pay.h"
 #include "system_random.h"
 #include "verb.h"
 
@@ -112,20 +113,46 @@ static int follow(struct purchase *p)
     return call_failed(p->call, LEAVE_UNREACHABLE, "%s has no verdict after a minute; ask `seckill explain %s`", p->reservation, p->reservation);
 }
 
-static int show_order(struct purchase *p)
+static int show_order(struct purchase *p, const char *order)
 {
     char target[256];
-    snprintf(target, sizeof target, "/v1/orders/%s?user_id=%s", http_ask_text(&p->ask, "order_id"), p->user);
+    snprintf(target, sizeof target, "/v1/orders/%s?user_id=%s", order, p->user);
     if (!http_ask(&p->ask, "GET", target, (struct str){0}, 10000) || p->ask.status != 200)
         return call_failed(p->call, LEAVE_UNREACHABLE, "the order cannot be read: %s", p->ask.status ? http_ask_text(&p->ask, "code") : p->ask.fault);
-    tell(p, "order      %s is %s: %s at %lld %s, to be paid by %s", http_ask_text(&p->ask, "order_id"), http_ask_text(&p->ask, "status"),
+    bool paid = http_ask_text(&p->ask, "paid_at")[0] != 0;
+    tell(p, "order      %s is %s: %s at %lld %s, %s %s", http_ask_text(&p->ask, "order_id"), http_ask_text(&p->ask, "status"),
          http_ask_text(&p->ask, "inventory_token_id"), (long long)json_integer_value(json_object_get(p->ask.json, "amount")), http_ask_text(&p->ask, "currency"),
-         http_ask_text(&p->ask, "pay_deadline"));
-    if (p->call->json) {
+         paid ? "paid at" : "to be paid by", http_ask_text(&p->ask, paid ? "paid_at" : "pay_deadline"));
+    if (p->call->json && (paid || !call_switch(p->call, "pay"))) {
         json_dumpf(p->ask.json, stdout, JSON_COMPACT);
         putchar('\n');
     }
     return LEAVE_DONE;
+}
+
+static void tell_try(void *arg, unsigned wait_ms)
+{
+    struct purchase *p = arg;
+    tell(p, "%-10s the callback is sent again in %u ms", p->ask.status ? http_ask_text(&p->ask, "code") : "no answer", wait_ms);
+}
+
+/* As the payment channel would: it takes the money, then calls back. */
+static int pay(struct purchase *p)
+{
+    char order[80], payment[80], webhook[96], currency[8];
+    int64_t amount = json_integer_value(json_object_get(p->ask.json, "amount"));
+    snprintf(order, sizeof order, "%s", http_ask_text(&p->ask, "order_id"));
+    snprintf(currency, sizeof currency, "%s", http_ask_text(&p->ask, "currency"));
+    snprintf(payment, sizeof payment, "pay_%s", order + (strlen(order) > 4 ? 4 : 0));
+    snprintf(webhook, sizeof webhook, "hook_%s", payment);
+    struct payment what = {.payment = str_of(payment), .order = str_of(order), .result = PAYMENT_SUCCESS, .amount = amount, .currency = str_of(currency),
+                           .channel = str_lit("double"), .occurred_ms = (int64_t)time(NULL) * 1000};
+    pay_tell_channel(p->call->config, &what);
+    tell(p, "paying     %lld %s to the channel, payment %s", (long long)amount, currency, payment);
+    if (!pay_callback(&p->ask, p->call->config->payment_webhook_keys, webhook, &what, tell_try, p) || p->ask.status != 200)
+        return refused(p);
+    tell(p, "%-10s %s", http_ask_text(&p->ask, "code"), http_ask_text(&p->ask, "message"));
+    return show_order(p, order);
 }
 
 static void name(char out[80], const char *given, const char *prefix)
@@ -154,8 +181,12 @@ int verb_buy(const struct call *c)
     int leave = reserve(&p);
     if (leave == LEAVE_DONE)
         leave = follow(&p);
+    char order[80];
+    snprintf(order, sizeof order, "%s", http_ask_text(&p.ask, "order_id"));
     if (leave == LEAVE_DONE)
-        leave = show_order(&p);
+        leave = show_order(&p, order);
+    if (leave == LEAVE_DONE && call_switch(c, "pay"))
+        leave = pay(&p);
     http_ask_close(&p.ask);
     return leave;
 }

@@ -53,6 +53,11 @@ void http_ask_close(struct http_ask *a)
 
 bool http_ask(struct http_ask *a, const char *method, const char *target, struct str body, uint32_t timeout_ms)
 {
+    return http_ask_with(a, method, target, (struct str){0}, body, timeout_ms);
+}
+
+bool http_ask_with(struct http_ask *a, const char *method, const char *target, struct str headers, struct str body, uint32_t timeout_ms)
+{
     struct asking q = {.call = {.done = answered, .timeout_ms = timeout_ms}, .ask = a};
     json_decref(a->json);
     a->json = NULL;
@@ -60,7 +65,7 @@ bool http_ask(struct http_ask *a, const char *method, const char *target, struct
     a->replayed = false;
     buf_reset(&a->request);
     buf_reset(&a->text);
-    http_request_write(&a->request, str_of(method), str_of(target), str_of(a->host), (struct str){0}, body.len > 0 ? str_lit("application/json") : (struct str){0}, body);
+    http_request_write(&a->request, str_of(method), str_of(target), str_of(a->host), headers, body.len > 0 ? str_lit("application/json") : (struct str){0}, body);
     check(buf_ok(&a->request));
     q.call.request = buf_str(&a->request);
     if (!http_client_send(a->client, &q.call)) {

@@ -24,5 +24,7 @@ bool http_ask_open(struct http_ask *a, const char *address);
 void http_ask_close(struct http_ask *a);
 /* GET where body is empty and method says so. True: an answer came, whatever its status. */
 bool http_ask(struct http_ask *a, const char *method, const char *target, struct str body, uint32_t timeout_ms);
+/* The same with header lines of its own, each with CR LF. */
+bool http_ask_with(struct http_ask *a, const char *method, const char *target, struct str headers, struct str body, uint32_t timeout_ms);
 /* A text member of the last answer; "" where it is not there. */
 const char *http_ask_text(const struct http_ask *a, const char *key);

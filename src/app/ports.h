@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "bus.h"
+#include "channel.h"
 #include "clock.h"
 #include "config.h"
 #include "ident.h"
@@ -19,6 +20,7 @@ struct ports {
     struct store *store;      /* NULL where it was not asked for */
     struct bus *bus;
     struct ledger *ledger;
+    struct channel *channel;  /* NULL where payment.channel_url names none, or the ledger was not asked for */
     struct clock *clock;
     struct random *random;
     void (*close)(struct ports *);

@@ -127,6 +127,7 @@ static void open_relay(struct roles *r)
     struct ports *p = r->options.ports;
     struct relay_options o = relay_options_default();
     o.batch = (size_t)r->options.config->relay_batch;
+    o.channel = p->channel;
     r->relay = relay_new(p->store, p->bus, p->ledger, p->clock, p->random, &r->keys, &o);
     check(r->relay != NULL);
     relay_start(r->relay);
@@ -136,6 +137,7 @@ static void open_janitor(struct roles *r)
 {
     struct ports *p = r->options.ports;
     struct janitor_options o = janitor_options_default();
+    o.sweep.channel = p->channel;
     r->janitor = janitor_new(p->store, p->bus, p->ledger, p->clock, p->random, &r->keys, &o);
     check(r->janitor != NULL);
     janitor_start(r->janitor);
