@@ -24,7 +24,7 @@
 
 /* ---- a server in a process of its own ----------------------------------------------------------------------------------------------------------- */
 
-enum mode { SOLD_OUT, STALLING, SELLING, LYING, DENYING, GOING_BACK };
+enum mode { SOLD_OUT, SLOW, STALLING, SELLING, LYING, DENYING, GOING_BACK };
 static struct {
     enum mode mode;
     uint32_t port, requests, twins;      /* twins: the same request_id again */
@@ -55,10 +55,12 @@ static void handle(struct http_exchange *x)
         shared->twins = 1;
         usleep(1000000);
     }
+    if (shared->mode == SLOW)
+        usleep(4000);
     write_reservation(reservation, x->request->body, shared->mode == LYING ? n : 0);
     if (asks)
         snprintf(text, sizeof text, "{\"status\":\"%s\"}", shared->mode == GOING_BACK ? (shared->polls == 1 ? "RELEASE_PENDING" : "RESERVED") : shared->polls > 60 ? "ORDERED" : "PUBLISHED");
-    else if (shared->mode == SOLD_OUT || shared->mode == STALLING || (shared->mode == DENYING && n > 100))
+    else if (shared->mode == SOLD_OUT || shared->mode == SLOW || shared->mode == STALLING || (shared->mode == DENYING && n > 100))
         snprintf(text, sizeof text, "{\"code\":\"SOLD_OUT\",\"detail\":\"a quote \\\"code\\\":\\\"QUEUED\\\" in a text\"}");
     else
         snprintf(text, sizeof text, "{\"code\":\"QUEUED\",\"reservation_id\":\"%s\"}", reservation);
@@ -138,6 +140,23 @@ static void a_server_that_stood_still_is_seen(void **state)
     assert_true(ms_of(closed, 0.9) < ms_of(due, 0.75) && ms_of(closed, 1) >= 900);
     assert_true(histogram_above(closed, 500000) <= 3);
     assert_true(histogram_above(due, 500000) >= 80);                       /* a hundred */
+    free(due), free(closed), free(s);
+}
+
+/* Twice what the server can do, for three seconds: who comes in the third second waits behind all that were left over from the first two. */
+static void above_capacity_latencies_grow_with_the_backlog(void **state)
+{
+    struct load_stats *s = play(SLOW, "arrivals: {rate: 500, seconds: 3, spacing: even}\npeople: {retries: 0, timeout_ms: 30000}\ngenerator: {connections: 4}");
+    struct histogram *due = calloc(1, sizeof *due), *closed = calloc(1, sizeof *closed);
+    (void)state;
+    load_stats_requests(s, due, closed);
+    assert_int_equal(load_stats_answered(s), 1500);
+    uint64_t p50[3];
+    for (size_t i = 0; i < 3; i++)
+        p50[i] = load_second_quantile(&s->seconds[i], 0.5);
+    assert_true(p50[0] > 300000 && p50[1] > p50[0] + 500000 && p50[2] > p50[1] + 500000);    /* at least 0.5, 1.5 and 2.5 s */
+    assert_true(ms_of(due, 1) > 2500);
+    assert_true(ms_of(closed, 0.5) < ms_of(due, 0.5) / 5);                                    /* each of the four waits for four */
     free(due), free(closed), free(s);
 }
 
@@ -222,6 +241,7 @@ int main(void)
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_that_stood_still_is_seen),
+        cmocka_unit_test(above_capacity_latencies_grow_with_the_backlog),
         cmocka_unit_test(people_come_as_they_are_told),
         cmocka_unit_test(who_was_queued_asks_until_it_is_decided),
         cmocka_unit_test(who_is_never_decided_is_counted),
