@@ -288,6 +288,27 @@ static void a_batch_is_judged_as_if_one_by_one(void **state)
     assert_clean(&full);
 }
 
+/* A channel that tries and fails all day: the order stays as it is, and tells the first of them. */
+static void an_order_tells_its_first_payments(void **state)
+{
+    (void)state;
+    struct activity a = till("tries", 2, 900);
+    struct create_order m = ordered(&a, 0);
+    static struct pay_item tries[LEDGER_PAY_MAX];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < LEDGER_PAY_MAX; i++)
+            tries[i] = failed(&m, words("try%d_%02d%c", round, i, 0).ptr);
+        assert_int_equal(pay(tries, LEDGER_PAY_MAX).reason, REASON_OK);
+        let_pass(5);
+    }
+    struct account now = account_of(order_of(&m));
+    assert_true(now.order.state == ORDER_CREATED && now.count == LOOK_PAYMENTS_MAX);
+    for (size_t i = 0; i < now.count; i++)
+        assert_true(str_starts(now.payments[i].what.payment, str_lit("try0_")));
+    assert_paid(pay_one(success(&m, "at last")), REASON_PAYMENT_APPLIED, REASON_OK, true, false);
+    assert_clean(&a);
+}
+
 /* ---- what a person must see ---- */
 
 static void what_does_not_fit_is_set_aside_with_its_money(void **state)
@@ -730,6 +751,7 @@ int main(void)
         cmocka_unit_test(money_after_a_cancel_goes_back_and_the_order_stays_cancelled),
         cmocka_unit_test(every_permutation_ends_as_it_must),
         cmocka_unit_test(a_batch_is_judged_as_if_one_by_one),
+        cmocka_unit_test(an_order_tells_its_first_payments),
         cmocka_unit_test(what_does_not_fit_is_set_aside_with_its_money),
         cmocka_unit_test(nothing_is_recorded_while_an_order_may_still_come),
         cmocka_unit_test(money_for_a_released_reservation_goes_back_by_itself),
