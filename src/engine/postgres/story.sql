@@ -11,6 +11,7 @@ DECLARE
   ids text[];        -- reservations
   names text[];      -- orders, whether they stand or not
   paid text[];       -- payments
+  units bigint[];
 BEGIN
   CASE p_by
     WHEN 'UNIT' THEN
@@ -31,6 +32,8 @@ BEGIN
   names := coalesce(names, '{}') || ARRAY(SELECT order_name(i.id) FROM unnest(ids) i(id));
   paid := coalesce(paid, '{}') || ARRAY(SELECT p.payment_id FROM payment_record p WHERE p.order_id = ANY (names)
                                         UNION SELECT v.payment_id FROM review v WHERE v.kind = 'PAYMENT' AND v.order_id = ANY (names));
+
+  units := CASE WHEN p_by = 'UNIT' THEN ARRAY[p_unit] ELSE ARRAY(SELECT DISTINCT x.unit FROM consumer_inbox x WHERE x.reservation_id = ANY (ids)) END;
 
   RETURN QUERY
     SELECT (extract(epoch FROM e.happened) * 1000)::bigint, e.kind, coalesce(e.reservation, ''), coalesce(e.ord, ''), coalesce(e.usr, ''),
@@ -55,14 +58,11 @@ BEGIN
         SELECT j.happened_at, CASE j.change WHEN 'CONSUMED' THEN 3 ELSE 7 END, j.change, j.reservation_id, NULL, x.user_id, NULL, NULL, j.unit, j.generation, NULL,
                j.reason, NULL, NULL, NULL, NULL, NULL
         FROM inventory_journal j LEFT JOIN consumer_inbox x ON x.reservation_id = j.reservation_id
-        WHERE CASE WHEN p_by = 'UNIT' THEN j.unit = p_unit
-                   ELSE j.reservation_id = ANY (ids) AND j.unit = ANY (ARRAY(SELECT y.unit FROM consumer_inbox y WHERE y.reservation_id = ANY (ids))) END
+        WHERE j.unit = ANY (units) AND (p_by = 'UNIT' OR j.reservation_id = ANY (ids))
         UNION ALL
         SELECT c.done_at, 8, 'RESTOCKED', c.reservation_id, NULL, NULL, NULL, NULL, c.unit, c.generation, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM compensation c
-        WHERE c.done_at IS NOT NULL
-          AND CASE WHEN p_by = 'UNIT' THEN c.unit = p_unit
-                   ELSE c.reservation_id = ANY (ids) AND c.unit = ANY (ARRAY(SELECT y.unit FROM consumer_inbox y WHERE y.reservation_id = ANY (ids))) END
+        WHERE c.unit = ANY (units) AND c.done_at IS NOT NULL AND (p_by = 'UNIT' OR c.reservation_id = ANY (ids))
         UNION ALL
         SELECT w.received_at, 4, 'PAYMENT_HEARD', NULL, w.order_id, NULL, w.payment_id, NULL, NULL, NULL, w.verdict, w.why, w.result, NULL, w.amount, w.currency,
                NULL
