@@ -16,6 +16,7 @@ struct incarnation_slot {
     uint32_t turn;                   /* answers to what was asked in an earlier one say nothing */
     uint64_t highest, used;
     bool suspect;                    /* it has gone back, and is not known to be closed */
+    bool closed;                     /* it was closed for this server, and nobody is known to have healed it */
     char of[INCARNATION_TEXT];       /* whose sequence it is */
     size_t of_len;
 };
@@ -65,8 +66,11 @@ enum incarnation incarnation_of(struct incarnation_guard *g, const struct activi
     struct str recorded = recorded_of(a, bucket), there = store_incarnation(g->store, &b);
     if (recorded.len == 0 || there.len == 0)
         return INCARNATION_UNHEARD;
-    const struct incarnation_slot *s = find(g, key_of(a, bucket));
-    return str_eq(recorded, there) && !(s && s->suspect) ? INCARNATION_KNOWN : INCARNATION_STRANGER;
+    struct incarnation_slot *s = find(g, key_of(a, bucket));
+    bool known = str_eq(recorded, there) && !(s && s->suspect);
+    if (known && s)
+        s->closed = false;
+    return known ? INCARNATION_KNOWN : INCARNATION_STRANGER;
 }
 
 struct incarnation_asked incarnation_ask(struct incarnation_guard *g, const struct activity *a, uint8_t bucket)
@@ -80,7 +84,7 @@ struct incarnation_asked incarnation_ask(struct incarnation_guard *g, const stru
         memcpy(s->of, there.ptr, there.len);
         s->of_len = there.len;
         s->highest = 0;
-        s->suspect = false;
+        s->suspect = s->closed = false;
         s->turn++;
     }
     return (struct incarnation_asked){s->highest, s->turn};
@@ -100,6 +104,12 @@ bool incarnation_answered(struct incarnation_guard *g, const struct activity *a,
     s->turn++;    /* of all that is under way this one speaks */
     incarnation_close(g, a, bucket);
     return false;
+}
+
+bool incarnation_closed(struct incarnation_guard *g, const struct activity *a, uint8_t bucket)
+{
+    const struct incarnation_slot *s = find(g, key_of(a, bucket));
+    return s && s->closed;
 }
 
 /* ---- closing --------------------------------------------------------------------------------------------------------------- */
@@ -128,6 +138,7 @@ static void close_ended(struct waiter *w, enum reason reason, const void *result
     KILLPOINT(CLOSE_ANSWERED);
     if (s) {
         s->suspect = false;
+        s->closed = a->mark.len > 0;
         s->turn++;
         s->highest = a->sequence;
     }

@@ -56,5 +56,7 @@ struct incarnation_asked {
 struct incarnation_asked incarnation_ask(struct incarnation_guard *, const struct activity *, uint8_t bucket);
 /* An answer to it; `counts`: its script raised the sequence by itself. false: the bucket went back; it is being closed. */
 bool incarnation_answered(struct incarnation_guard *, const struct activity *, uint8_t bucket, struct incarnation_asked, uint64_t sequence, bool counts);
+/* Whether it has been closed for this server, as far as is known here. */
+bool incarnation_closed(struct incarnation_guard *, const struct activity *, uint8_t bucket);
 /* Closes it, unless the server finds that it is the recorded one after all. Harmless where that is under way already. */
 void incarnation_close(struct incarnation_guard *, const struct activity *, uint8_t bucket);

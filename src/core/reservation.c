@@ -157,16 +157,17 @@ static void again(struct take *t)
 
 /* ---- a store that may have forgotten (protocol §2) ------------------------------------------------------------------------- */
 
-/* It takes nothing new. Perhaps it is only we who do not know that it has been healed: then the ledger says so. */
+/* It takes nothing new. Perhaps it is only we who do not know that it was warmed or healed: nothing is closed before the ledger has been asked. Once it is closed
+ * the ledger is asked no oftener than five times a second. */
 static void closed(struct take *t)
 {
     struct desk *d = t->desk;
-    bool old = clock_mono_us(d->clock) - d->catalog.learnt_us > 200000;
-    if (t->server != INCARNATION_KNOWN && !t->refreshed && old && d->catalog.running) {
+    const struct activity *a = catalog_find(&d->catalog, t->activity);
+    bool old = clock_mono_us(d->clock) - d->catalog.learnt_us > 200000, shut = a && incarnation_closed(&d->guard, a, t->bucket.number);
+    if (t->server != INCARNATION_KNOWN && !t->refreshed && (old || !shut) && d->catalog.running) {
         refresh(t);
         return;
     }
-    const struct activity *a = catalog_find(&d->catalog, t->activity);
     bool unknown = a && t->server == INCARNATION_UNHEARD && old;    /* none was ever learnt, and the ledger does not answer */
     if (a && t->server != INCARNATION_KNOWN && !unknown)
         incarnation_close(&d->guard, a, t->bucket.number);

@@ -351,7 +351,7 @@ struct units_answer {
 
 /* Each call queues a slice of what the bucket must hold: the status of every verdict on a reservation made there, then the return of every unit
  * AVAILABLE there, at its present generation. Rows that stand are renewed. The ledger keeps how far it is, under the mark that the bucket is closed
- * with: any number may ask, and share the work; another mark begins anew. Once all that was queued has been delivered, the incarnation is recorded. */
+ * with: any number may ask, and share the work; another mark begins anew. What somebody claimed more than 1.5 s ago is free to be claimed again. Once all that was queued has been delivered, the incarnation is recorded. */
 struct heal_ask {
     struct bucket bucket;
     struct str mark, incarnation;

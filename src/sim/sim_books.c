@@ -283,6 +283,7 @@ size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int6
             continue;
         }
         row->claimed_until_ms = now_ms + hold_ms;
+        row->claimed_ms = now_ms;
         if (now_ms - row->created_ms > *oldest_ms)
             *oldest_ms = now_ms - row->created_ms;
         fill(b, row, &out[count]);

@@ -76,6 +76,7 @@ struct sim_row {                     /* outbox */
     int32_t version;
     enum outbox_kind kind;
     bool heals;                      /* a bucket that is being healed waits for it */
+    int64_t claimed_ms;              /* when it was claimed */
     const struct activity *activity; /* NULL: of none we know */
     struct str reservation;
     struct token token;

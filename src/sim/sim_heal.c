@@ -6,6 +6,8 @@
 #include "sim_books.h"
 #include "sim_bucket.h"
 
+#define HEAL_STUCK_MS 1500    /* a claim older than that is not waited for */
+
 static struct sim_home *home_of(struct sim_books *b, const struct bucket *bucket)
 {
     for (size_t i = 0; i < b->home_count; i++) {
@@ -80,6 +82,16 @@ static uint64_t waiting(const struct sim_books *b, const struct activity *a)
     return count;
 }
 
+/* Whoever claimed it long ago has lost the store too, or is dead. */
+static void free_stuck(struct sim_books *b, const struct activity *a, int64_t now_ms)
+{
+    list_each(at, &b->outbox) {
+        struct sim_row *row = list_entry(at, struct sim_row, link);
+        if (row->heals && row->activity == a && row->claimed_until_ms > now_ms && now_ms - row->claimed_ms > HEAL_STUCK_MS)
+            row->claimed_until_ms = 0;
+    }
+}
+
 enum reason sim_books_heal(struct sim_books *b, const struct heal_ask *ask, int64_t now_ms, struct heal_answer *answer)
 {
     const struct activity *a;
@@ -103,6 +115,8 @@ enum reason sim_books_heal(struct sim_books *b, const struct heal_ask *ask, int6
     }
     answer->told = h->told;
     answer->waiting = h->healed ? 0 : waiting(b, a);
+    if (!h->healed && !answer->more && answer->waiting > 0)
+        free_stuck(b, a, now_ms);
     if (!h->healed && !answer->more && answer->waiting == 0) {
         h->incarnation = sim_text(&b->ground, ask->incarnation);
         h->healed = true;

@@ -117,7 +117,13 @@ BEGIN
   IF h.step <> 'HEALED' THEN
     SELECT count(*) INTO waits FROM (SELECT FROM outbox b WHERE b.activity_id = p_activity AND b.heals LIMIT 1000) undelivered;
   END IF;
-  IF h.step = 'WAIT' AND waits = 0 THEN
+  IF h.step = 'WAIT' AND waits > 0 THEN
+    -- A relay that has just lost this Redis too keeps what it claimed for ten seconds (relay.c), and so does one that died: whatever was claimed more than a
+    -- second and a half ago is free again. At worst it is told twice.
+    UPDATE outbox SET claimed_until = NULL WHERE outbox_id IN (
+      SELECT b.outbox_id FROM outbox b WHERE b.activity_id = p_activity AND b.heals AND b.claimed_until > now() AND b.claimed_until < now() + interval '8500 ms'
+      ORDER BY b.outbox_id LIMIT 1000 FOR UPDATE SKIP LOCKED);
+  ELSIF h.step = 'WAIT' THEN
     h.step := 'HEALED';
     h.incarnation := p_incarnation;
     h.recorded_at := now();
