@@ -31,6 +31,7 @@ struct janitor {
     struct settler settler;
     struct publisher publisher;
     struct sweep sweep;
+    struct auditor auditor;
     struct hint hint;
     struct verdict_office office;
     struct job *jobs;
@@ -58,7 +59,7 @@ struct janitor_options janitor_options_default(void)
 {
     return (struct janitor_options){
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
-        .incarnation = incarnation_options_default(), .healer = healer_options_default(), .sweep = sweep_options_default(), .hint = hint_options_default(), .tick_ms = 500,
+        .incarnation = incarnation_options_default(), .healer = healer_options_default(), .sweep = sweep_options_default(), .auditor = auditor_options_default(), .hint = hint_options_default(), .tick_ms = 500,
         .ask_ms = 2000, .overdue_ms = 45000, .call_ms = 1000, .jobs = 256, .again_permille = 50, .again_burst = 5000, .again_burst_ms = 15000};
 }
 
@@ -352,6 +353,8 @@ static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus
     hint_init(&j->hint, bus, j->clock, j->random, o->hint, heard);
     if (!sweep_init(&j->sweep, ledger, j->clock, j->random, o->sweep))
         return false;
+    if (!auditor_init(&j->auditor, j->store, ledger, j->clock, j->random, &j->catalog, o->auditor))
+        return false;
     if (!catalog_init(&j->catalog, ledger, j->clock, o->catalog))
         return false;
     if (!settler_init(&j->settler, j->store, j->clock, j->random, o->settler)) {
@@ -379,6 +382,7 @@ struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger 
             incarnation_free(&j->guard);
             healer_free(&j->healer);
             sweep_free(&j->sweep);
+            auditor_free(&j->auditor);
         }
         free(jobs);
         free(j);
@@ -399,6 +403,7 @@ void janitor_start(struct janitor *j)
     j->running = true;
     catalog_start(&j->catalog);
     sweep_start(&j->sweep);
+    auditor_start(&j->auditor);
     if (j->options.sweep.every_ms > 0)
         hint_start(&j->hint);
     clock_set_in(j->clock, &j->tick, (uint64_t)j->options.tick_ms * 1000);
@@ -411,6 +416,7 @@ void janitor_drain(struct janitor *j)
     catalog_stop(&j->catalog);
     sweep_drain(&j->sweep);
     healer_drain(&j->healer);
+    auditor_drain(&j->auditor);
     hint_stop(&j->hint);
 }
 
@@ -431,6 +437,8 @@ void janitor_free(struct janitor *j)
     healer_free(&j->healer);
     for (size_t i = 0; i < j->options.jobs; i++)
         verdict_let_go(&j->jobs[i].verdict);
+    auditor_drain(&j->auditor);
+    auditor_free(&j->auditor);
     sweep_free(&j->sweep);
     hint_stop(&j->hint);
     publisher_free(&j->publisher);
@@ -441,3 +449,4 @@ void janitor_free(struct janitor *j)
 }
 
 struct janitor_facts janitor_facts(const struct janitor *j) { return j->facts; }
+struct auditor_facts janitor_audits(const struct janitor *j) { return j->auditor.facts; }

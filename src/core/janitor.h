@@ -4,12 +4,13 @@
  * forgotten (protocol §2, §6). Age never proves
  * anything; it only says when to ask. Any number may run: the store hands each due reservation to one of them. */
 #pragma once
+#include "auditor.h"
 #include "catalog.h"
 #include "heal.h"
-#include "hint.h"
 #include "ident.h"
 #include "incarnation.h"
 #include "publish.h"
+#include "hint.h"
 #include "settler.h"
 #include "sweep.h"
 #include "verdict.h"
@@ -22,6 +23,7 @@ struct janitor_options {
     struct healer_options healer;
     struct sweep_options sweep;   /* of unpaid orders */
     struct hint_options hint;
+    struct auditor_options auditor;
     uint32_t tick_ms;             /* between two rounds over all buckets; 500 */
     uint32_t ask_ms;              /* reservations older than this are asked of the ledger before anything else; 2000 */
     uint32_t overdue_ms;          /* PUBLISHED without a verdict for so long is sent again; 45000 */
@@ -43,7 +45,8 @@ void janitor_free(struct janitor *);
 
 struct janitor_facts {
     uint64_t looked, asked, settled, republished, held_back;
-    uint64_t closed;                /* buckets closed, as last seen */
     uint64_t pending;               /* users with an undecided reservation, all buckets, as last seen */
+    uint64_t closed;                /* buckets closed, as last seen */
 };
 struct janitor_facts janitor_facts(const struct janitor *);
+struct auditor_facts janitor_audits(const struct janitor *);    /* what its auditor has done and found */

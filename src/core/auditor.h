@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * auditor.h: one activity after another is judged by the ledger's own rules and counted unit by unit, without end (mission §10.7, protocol §7).
+ *
+ * A broken rule of safety has no error budget: the activity is paused, which ends new reservations and nothing else, and it is said aloud. A unit that
+ * cannot be attributed is mended by its cause: a copy that should not be is told what stands; a unit that nobody has claimed in look after look, until
+ * every message that may name it has had its time, comes back under a new generation. Nothing is ever copied from one store over the other.
+ *
+ * Any number may run: whatever they do is conditional on what they saw. Each rests so long that it costs a twentieth of its time at most. */
+#pragma once
+#include "catalog.h"
+#include "conservation.h"
+#include "random.h"
+
+struct auditor_options {
+    uint32_t every_ms;               /* between two rounds over all activities; 30000; 0: never */
+    uint32_t rest_times;             /* after a count, rest at least so many times as long as it took; 20 */
+    uint32_t missing_ms;             /* nobody has claimed a unit for so long: it comes back; 600000, when a person has every message older (protocol §6) */
+    uint32_t call_ms;                /* budget of one call to the ledger; 60000 */
+    size_t missing;                  /* units remembered as missing; 1024. More wait for their turn */
+    struct conservation_options conservation;
+};
+struct auditor_options auditor_options_default(void);
+
+struct auditor_missing;
+struct auditor_facts {
+    uint64_t counts, failed;         /* activities counted; counts that ended without a result */
+    uint64_t paused;                 /* sales stopped by a broken rule */
+    uint64_t returned, told;         /* units that came back; copies told what stands */
+    int64_t drift, broken;           /* units without an owner, rules broken: all activities, as of the last round */
+};
+struct auditor {
+    struct store *store;
+    struct ledger *ledger;
+    struct clock *clock;
+    struct random *random;
+    const struct catalog *catalog;
+    struct auditor_options options;
+    struct auditor_facts facts;
+    struct auditor_missing *missing;
+    size_t missing_count;
+    bool running, busy;
+    uint64_t round, began_us, waited_us;    /* waited: between two looks, which costs nothing */
+    size_t at;                       /* the walk: index in the catalog */
+    int64_t drift, broken;           /* of this round so far */
+    char name[64];
+    size_t name_len;
+    uint64_t version;                /* of the activity that is being judged */
+    uint16_t number;
+    bool sells;
+    struct waiter call;
+    struct alarm alarm;
+    struct conservation count;
+    struct repair_item *items;       /* of the repair under way */
+    size_t item_count;
+};
+
+/* false: no memory. */
+bool auditor_init(struct auditor *, struct store *, struct ledger *, struct clock *, struct random *, const struct catalog *, struct auditor_options);
+void auditor_start(struct auditor *);
+void auditor_drain(struct auditor *);    /* what is under way is dropped: the next look finds it again */
+static inline bool auditor_idle(const struct auditor *a) { return !a->busy; }
+void auditor_free(struct auditor *);
