@@ -122,7 +122,7 @@ BEGIN
           WITH ORDINALITY i(webhook, hash, reservation, payment, ord, result, amount, currency, turn, ordinal)
         LEFT JOIN payment_webhook w ON w.webhook_id = i.webhook
         LEFT JOIN payment_record p ON p.payment_id = i.payment
-        LEFT JOIN orders o ON o.order_id = i.ord AND o.order_id = ANY (locked)
+        LEFT JOIN orders o ON o.order_id = i.ord AND i.ord = ANY (locked)
         LEFT JOIN consumer_inbox x ON x.reservation_id = CASE WHEN i.reservation <> '' THEN i.reservation ELSE reservation_of(i.ord) END
         WHERE i.turn = round) d
       ORDER BY d.ordinal) f;
