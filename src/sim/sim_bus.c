@@ -173,13 +173,16 @@ static struct str fresh_unique(struct sim_bus_world *w)
     return buf_str(&text);
 }
 
+/* Where a message goes that may go anywhere: by chance, or, where nothing is left to it, in turn. */
+static uint64_t any_queue(struct sim_bus_world *w) { return w->chance ? random_next(w->chance) >> 32 : w->sent; }
+
 static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m)
 {
     struct sim_topic *t = sim_map_get(&w->topics, m->topic);
     int64_t now_ms = clock_now_ms(w->clock);
     if (!t || m->body.len > BODY_BYTES_MAX)
         return REASON_ENGINE_REFUSED;
-    struct sim_queue *q = &t->queues[(m->spread > 0 ? m->spread : random_next(w->chance) >> 32) % (uint64_t)t->count];
+    struct sim_queue *q = &t->queues[(m->spread > 0 ? m->spread : any_queue(w)) % (uint64_t)t->count];
     struct sim_message kept = {.unique = fresh_unique(w), .key = sim_text(&w->ground, m->key), .body = sim_text(&w->ground, m->body),
                                .trace = sim_text(&w->ground, m->trace), .stored_ms = now_ms};
     bool held = w->hold_permille > 0 && random_below(w->chance, 1000) < w->hold_permille;
