@@ -29,7 +29,7 @@ struct publish_send {
 
 struct publisher_options publisher_options_default(void)
 {
-    return (struct publisher_options){.wait_ms = 28, .send_ms = 3000, .window_us = 300, .batch = 32, .pending = 8192, .sends = 256};
+    return (struct publisher_options){.wait_ms = 28, .send_ms = 3000, .window_us = 0, .batch = 64, .pending = 8192, .sends = 256};
 }
 
 static void flush(struct publisher *);

@@ -15,8 +15,8 @@
 struct publisher_options {
     uint32_t wait_ms;        /* how long a caller waits; 28 */
     uint32_t send_ms;        /* budget of the send itself; 3000 */
-    uint32_t window_us;      /* how long a message waits for company; 300 */
-    size_t batch;            /* most messages of one send, ≤ BUS_BATCH_MAX; 32 */
+    uint32_t window_us;      /* how long a message waits for company; 0: until the loop turns. The bus gathers what comes while a send is under way */
+    size_t batch;            /* most messages of one send, ≤ BUS_BATCH_MAX; 64 */
     size_t pending;          /* most messages held; 8192 */
     size_t sends;            /* in flight; 256 */
 };

@@ -26,7 +26,7 @@ struct settle_call {
 
 struct settler_options settler_options_default(void)
 {
-    return (struct settler_options){.window_us = 300, .batch = 128, .pending = 8192, .calls = 4, .call_ms = 500, .attempts = 4, .back_off_ms = 20};
+    return (struct settler_options){.window_us = 3000, .batch = 128, .pending = 8192, .calls = 4, .call_ms = 500, .attempts = 4, .back_off_ms = 20};
 }
 
 static void flush(struct settler *);

@@ -11,7 +11,7 @@
 #include "store.h"
 
 struct settler_options {
-    uint32_t window_us;      /* how long an ask waits for company; 300 */
+    uint32_t window_us;      /* how long an ask waits for company; 3000: one alone costs the store three times as much as one of many */
     size_t batch;            /* most asks of one call, ≤ STORE_BATCH_MAX; 128 */
     size_t pending;          /* most asks held; 8192 */
     size_t calls;            /* calls in flight; 4 */

@@ -285,7 +285,7 @@ static bool take_options(struct rocketmq *e, const struct rocketmq_options *o)
     e->ask_ms = o->ask_ms ? o->ask_ms : 3000;
     e->drain_ms = o->drain_ms ? o->drain_ms : 3000;
     e->batch_window_us = o->batch_window_us;
-    e->batches = o->batches ? o->batches : 4;
+    e->batches = o->batches ? o->batches : 2;
     e->in_flight = o->in_flight ? o->in_flight : 32768;
     return good;
 }

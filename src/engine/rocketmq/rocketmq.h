@@ -26,7 +26,7 @@ struct rocketmq_options {         /* texts are copied */
     uint32_t ask_ms;              /* the same for every other call; 0: 3000 */
     uint32_t drain_ms;            /* how long close waits for sends; 0: 3000 */
     uint32_t batch_window_us;     /* how long the first message may wait for company; 0: until the end of the turn */
-    uint32_t batches;             /* under way at one broker; 0: 4 */
+    uint32_t batches;             /* under way at one broker; 0: 2, one that is written to disk and one that waits for it */
     size_t in_flight;             /* messages not yet answered, in all; 0: 32768; beyond: OVERLOADED */
 };
 
