@@ -60,7 +60,7 @@ class Relay:
 
 
 class Links:
-    """`rare`: of every so many requests one is cut."""
+    """`rare`: of every so many requests one is cut, at the name server, who is asked little, one of five; 0: none but when told."""
 
     def __init__(self, sale, seed, rare):
         redis, postgres = sale.environ["SECKILL_REDIS_URL"].removeprefix("unix:"), sale.run / "sock/.s.PGSQL.5432"
@@ -72,7 +72,7 @@ class Links:
             "redis": Relay(sale, f"unix:{sale.dir}/cut/redis.sock", f"unix:{redis}", seed, rare),
             "postgres": Relay(sale, f"unix:{sale.dir}/cut/.s.PGSQL.5432", f"unix:{postgres.resolve()}", seed + 1, rare),
             "broker": to_broker,
-            "namesrv": Relay(sale, "127.0.0.1:0", names, seed + 3, 5, rename=f"{broker}:{to_broker.port}")}
+            "namesrv": Relay(sale, "127.0.0.1:0", names, seed + 3, 5 if rare else 0, rename=f"{broker}:{to_broker.port}")}
         self.settings = {"SECKILL_REDIS_URL": f"unix:{sale.dir}/cut/redis.sock",
                          "SECKILL_POSTGRES_URL": f"postgresql://{sale.value('select current_user')}@/seckill?host={sale.dir}/cut",
                          "SECKILL_ROCKETMQ_NAMESRV": f"127.0.0.1:{self.relays['namesrv'].port}"}

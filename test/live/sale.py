@@ -138,7 +138,7 @@ class Sale:
         self.process = subprocess.Popen([ROOT / "tools/run"], env=self.environ, stdin=subprocess.DEVNULL, stdout=open(self.dir / "run.out", "ab"),
                                         stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            until("the sale opens", 150, lambda: (self.run / "env").exists() or self.process.poll() is not None)
+            until("the sale opens", 300, lambda: (self.run / "env").exists() or self.process.poll() is not None)
             words = subprocess.run(["bash", "-c", '. "$1" && env -0', "_", self.run / "env"], check=True, capture_output=True, text=True).stdout.split("\0")
         except (Wrong, subprocess.CalledProcessError):
             print((self.dir / "run.out").read_text(errors="replace"))
