@@ -67,7 +67,7 @@ static size_t number_length(struct str text, size_t at)
     return end - at;
 }
 
-double expression_whole(double x) { return ceil(x - fabs(x) * ALMOST); }
+double expression_whole(double x) { return isfinite(x) ? ceil(x - fabs(x) * ALMOST) : x; }
 
 double expression_figures(double x, int figures)
 {

@@ -260,6 +260,7 @@ static void formulas(void **state)
     for (size_t i = 0; i < countof(good); i++)
         if (!(fabs(work(good[i].text) - good[i].value) < 1e-9))
             fail_msg("%s is %g", good[i].text, work(good[i].text));
+    assert_true(isinf(work("whole(drain(1, 0))")) && isinf(work("figures1(drain(1, 0))")));
     assert_true(isinf(work("drain(1, 0)")) && isnan(work("what.ever * 2")) && isnan(work("max(1, what.ever)")) && isnan(work("max(what.ever, 1)")));
     assert_true(isnan(work("min(1, what.ever, 3)")) && isnan(work("drain(what.ever, 1)")) && isnan(work("above(what.ever)")));
     static const char *const bad[] = {"", "1 +", "(1", "1)", "three", "max()", "whole(1, 2)", "nofun(1)", "1 2", "*", "1..2", "drain(1)", "max(1,2,3,4,5,6,7,8,9)"};
