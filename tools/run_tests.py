@@ -150,7 +150,7 @@ def selected(tests, fast, only, also, without, programs):
         if suites & set(without) or test["name"] in without:
             continue
         asked_for = only and (only in test["name"] or only in suites)
-        if only and not asked_for or "chaos" in suites and not asked_for:  # long, and by name only (make chaos)
+        if only and not asked_for or suites & {"chaos", "acceptance"} and not asked_for:  # long, and by name only (make chaos)
             continue
         yield test
 
