@@ -30,10 +30,14 @@ demo: build ## the same sale in one process, in memory, nothing installed
 
 test:     ## every test, on servers of its own
 	@tools/test
-chaos:    ## a process dies at every named place, the servers die in a rush, every link is cut (5 minutes)
-	@tools/test --only chaos
+chaos:    ## SEED=1 SECONDS=300: a sale while everything is killed, stopped and cut; then the long tests (PART=schedule points engines links)
+	@tools/chaos --seed $(SEED) --seconds $(SECONDS) $(PART)
+chaos: SECONDS = 300
 acceptance: ## what the mission promises (C-01 to C-17) and what may go wrong, each with its proof
 	@tools/test --acceptance
+planted:  ## one guard after another taken away in a copy: a test must find each (test/planted/guards.py)
+	@tools/setup test
+	@tools/planted
 test-fast: ## the tests that need no server, in under half a minute
 	@tools/test --fast
 check:    ## shell scripts looked over, warnings as errors with gcc and clang
@@ -53,4 +57,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush demo sim test acceptance chaos test-fast check asan tsan clang fuzz help
+.PHONY: build run stop reset status logs buy rush demo sim test acceptance chaos planted test-fast check asan tsan clang fuzz help
