@@ -46,6 +46,7 @@ struct call {
 struct batch_memory {
     enum reason verdicts[STORE_BATCH_MAX];
     uint16_t order[STORE_BATCH_MAX];    /* items in the order of the parts */
+    struct batch_memory *next;          /* spare */
 };
 
 /* A call that did not begin. */
@@ -67,6 +68,7 @@ struct redis_store {
     struct node nodes[NODES];
     struct call *calls;
     struct link free, refusals;
+    struct batch_memory *batches;      /* spare ones: what was needed once is kept for the next */
     struct heap deadlines;
     uint64_t armed_us;                 /* what the timer stands at; 0: it does not run */
     uv_timer_t timer;
@@ -108,6 +110,22 @@ static void count_failure(enum reason reason)
     }
 }
 
+static struct batch_memory *batch_new(struct redis_store *r)
+{
+    struct batch_memory *b = r->batches ? r->batches : calloc(1, sizeof *b);
+    check(b != NULL);
+    r->batches = b->next;
+    return b;
+}
+
+static void batch_free(struct redis_store *r, struct batch_memory *b)
+{
+    if (!b)
+        return;
+    b->next = r->batches;
+    r->batches = b;
+}
+
 /* The call's memory is free before its waiter hears, who may call again at once: what he hears lies in the reply, the arena, the batch. */
 static void finish(struct redis_store *r, struct call *c, enum reason reason, const void *result)
 {
@@ -122,7 +140,7 @@ static void finish(struct redis_store *r, struct call *c, enum reason reason, co
         told.waiter->slot = &told;
         slot_wake(&told, reason, result);
     }
-    free(batch);
+    batch_free(r, batch);
 }
 
 static void refuse_with(struct redis_store *r, struct waiter *w, enum reason reason, const void *result)
@@ -178,7 +196,7 @@ static void call_refuse(struct redis_store *r, struct call *c, struct waiter *w,
         struct redis_command *part = list_entry(c->parts.next, struct redis_command, of_owner);
         redis_link_give_back(node_of(r, NULL)->link, part);
     }
-    free(c->batch);
+    batch_free(r, c->batch);
     c->batch = NULL;
     list_append(&r->free, &c->link);
     refuse_with(r, w, reason, NULL);
@@ -268,7 +286,7 @@ static void put(struct buf *b, char mark, size_t n)
 /* OK, OVERLOADED (no command free) or ENGINE_REFUSED (larger than anything we mean to send). */
 static enum reason part_add(struct redis_store *r, struct call *c, const struct bucket *bucket, enum redis_script script, const struct words *w)
 {
-    struct redis_command *part = redis_link_take(node_of(r, bucket)->link);
+    struct redis_command *part = redis_link_take(node_of(r, bucket)->link, c->batch != NULL);
     if (!part)
         return REASON_OVERLOADED;
     part->owner = c;
@@ -640,8 +658,7 @@ static void call_batch(struct redis_store *r, const struct batch *b, struct wait
         return;
     c->some_known = unfit > 0;
     c->count = b->count;
-    c->batch = calloc(1, sizeof *c->batch);
-    check(c->batch != NULL);
+    c->batch = batch_new(r);
     for (size_t i = 0; i < b->count; i++)
         c->batch->verdicts[i] = REASON_ENGINE_REFUSED;
     size_t ordered = 0;
@@ -810,6 +827,8 @@ struct redis_options redis_options_default(void)
 
 static void store_free(struct redis_store *r)
 {
+    for (struct batch_memory *b; (b = r->batches); free(b))
+        r->batches = b->next;
     heap_free(&r->deadlines);
     arena_free(&r->arena);
     free(r->calls);

@@ -24,7 +24,8 @@
 #define OWN_COMMANDS (3 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
 #define REPEATS_MOST 3
 #define COMMAND_BYTES_MOST (256 * 1024)
-#define COMMAND_BYTES_KEPT 2048                       /* of a free command; what is larger goes back to the system */
+#define COMMAND_BYTES_KEPT 2048                       /* of a free command; what is larger goes back to the system … */
+#define LARGE_KEPT 32                                 /* … but for so many, which the next batches will want */
 #define REPLY_BYTES_MOST ((size_t)64 << 20)           /* of one word that is not whole yet */
 #define REPLY_MEMORY_MOST ((size_t)256 << 20)         /* of one reply, all its elements */
 #define WRITE_PIECES 64
@@ -57,6 +58,8 @@ struct redis_link {
     struct redis_command *commands;
     size_t command_count;
     struct link free, unsent, sent;
+    struct link large;               /* free too, with room for a batch */
+    size_t large_count;
     size_t own_free;                 /* commands kept back for the link itself */
     size_t free_count;
     bool loading[REDIS_SCRIPT_COUNT];
@@ -86,11 +89,13 @@ static void log_link(const struct redis_link *l, enum severity level, const char
 
 /* ---- the pool ------------------------------------------------------------------------------------------------------------ */
 
-static struct redis_command *taken(struct redis_link *l)
+static struct redis_command *taken(struct redis_link *l, bool large)
 {
-    struct link *at = list_take(&l->free);
+    bool from_large = !list_empty(&l->large) && (large || list_empty(&l->free));
+    struct link *at = list_take(from_large ? &l->large : &l->free);
     check(at != NULL);
     l->free_count--;
+    l->large_count -= from_large;
     struct redis_command *c = command_at(at);
     buf_reset(&c->bytes);
     c->owner = NULL;
@@ -100,20 +105,22 @@ static struct redis_command *taken(struct redis_link *l)
     return c;
 }
 
-struct redis_command *redis_link_take(struct redis_link *l) { return l->free_count > OWN_COMMANDS ? taken(l) : NULL; }
+struct redis_command *redis_link_take(struct redis_link *l, bool large) { return l->free_count > OWN_COMMANDS ? taken(l, large) : NULL; }
 
 void redis_link_give_back(struct redis_link *l, struct redis_command *c)
 {
     list_remove(&c->link);
     list_remove(&c->of_owner);
     c->owner = NULL;
-    if (c->bytes.cap > COMMAND_BYTES_KEPT)
-        buf_free(&c->bytes);
-    l->free.next->prev = &c->link;    /* to the front: the warmest is used first */
-    c->link.next = l->free.next;
-    c->link.prev = &l->free;
-    l->free.next = &c->link;
     l->free_count++;
+    if (c->bytes.cap > COMMAND_BYTES_KEPT && l->large_count == LARGE_KEPT)
+        buf_free(&c->bytes);
+    if (c->bytes.cap > COMMAND_BYTES_KEPT) {
+        l->large_count++;
+        list_prepend(&l->large, &c->link);
+        return;
+    }
+    list_prepend(&l->free, &c->link);    /* to the front: the warmest is used first */
 }
 
 /* Gives it back, and tells its owner if he still waits. The command is his to read until he returns. */
@@ -218,7 +225,7 @@ bool redis_link_abandon(struct redis_link *l, struct redis_command *c)
 
 static void own(struct redis_link *l, enum redis_script script, size_t count, const struct str *words)
 {
-    struct redis_command *c = taken(l);
+    struct redis_command *c = taken(l, false);
     c->loads = true;
     c->script = script;
     buf_add_fmt(&c->bytes, "*%zu\r\n", count);
@@ -559,6 +566,7 @@ struct redis_link *redis_link_open(uv_loop_t *loop, const struct redis_address *
         return NULL;
     }
     list_init(&l->free);
+    list_init(&l->large);
     list_init(&l->unsent);
     list_init(&l->sent);
     for (size_t i = 0; i < l->command_count; i++) {

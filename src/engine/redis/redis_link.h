@@ -54,8 +54,8 @@ struct str redis_link_incarnation(const struct redis_link *link);
 /* The server has said that it is another by now: it was promoted under this connection. */
 void redis_link_incarnation_heard(struct redis_link *link, struct str incarnation);
 
-/* A free command with empty bytes; NULL when all are in flight. It must be sent or given back before the loop turns. */
-struct redis_command *redis_link_take(struct redis_link *link) must_check;
+/* A free command with empty bytes; NULL when all are in flight. It must be sent or given back before the loop turns. `large`: it will carry a batch. */
+struct redis_command *redis_link_take(struct redis_link *link, bool large) must_check;
 void redis_link_give_back(struct redis_link *link, struct redis_command *command);
 /* Only while the link is up. */
 void redis_link_send(struct redis_link *link, struct redis_command *command);

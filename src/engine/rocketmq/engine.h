@@ -8,6 +8,8 @@
 #define SUBSCRIPTIONS_MAX 16
 
 struct lane;
+struct sending;
+struct batch;
 
 struct rocketmq {
     struct bus bus;
@@ -23,6 +25,8 @@ struct rocketmq {
     struct lane *lanes[TOPICS_MAX];
     size_t lane_count;
     size_t open_items;              /* messages not yet answered */
+    struct sending *sendings;       /* spare ones: what was needed once is kept for the next */
+    struct batch *spare_batches;
     struct buf scratch;
     char client[96], group[TOPIC_MAX + 1], producer[TOPIC_MAX + 1];
     char subscriptions[SUBSCRIPTIONS_MAX][TOPIC_MAX + 1];

@@ -26,8 +26,9 @@ struct sending {
     struct rocketmq *engine;
     size_t count, open, held;    /* open: not settled; held: still named by a lane or a batch */
     bool told;
-    uint8_t *states;
-    enum reason verdicts[];
+    struct sending *next;        /* spare */
+    uint8_t states[BUS_BATCH_MAX];
+    enum reason verdicts[BUS_BATCH_MAX];
 };
 struct item {
     struct sending *sending;     /* NULL: gone out already */
@@ -55,9 +56,10 @@ struct batch {
     struct peer_call call;
     struct lane *lane;
     uint32_t *credit;            /* what of the broker it occupies */
-    size_t count, bytes;
-    struct cargo *cargo;
+    size_t count, bytes, cap;    /* cap: of body */
     char *body;
+    struct batch *next;          /* spare */
+    struct cargo cargo[BUS_BATCH_MAX];
 };
 
 /* ---- verdicts ---- */
@@ -77,8 +79,10 @@ static void sending_tell(struct sending *s)
 
 static void sending_free(struct sending *s)
 {
-    if (s->told && s->held == 0)
-        free(s);
+    if (!s->told || s->held > 0)
+        return;
+    s->next = s->engine->sendings;
+    s->engine->sendings = s;
 }
 
 static void settle(struct sending *s, uint32_t index, enum reason verdict)
@@ -258,9 +262,33 @@ static struct lane *lane_of(struct rocketmq *e, struct str topic)
 
 static void batch_free(struct batch *b)
 {
-    free(b->cargo);
-    free(b->body);
-    free(b);
+    struct rocketmq *e = b->lane->engine;
+    b->next = e->spare_batches;
+    e->spare_batches = b;
+}
+
+/* NULL: the machine has no memory for another one. */
+static struct batch *batch_new(struct lane *l, size_t bytes)
+{
+    struct rocketmq *e = l->engine;
+    struct batch *b = e->spare_batches ? e->spare_batches : calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    e->spare_batches = b->next;
+    b->lane = l;
+    b->count = b->bytes = 0;
+    b->call = (struct peer_call){0};
+    if (b->cap < bytes) {
+        size_t cap = bytes > BATCH_BYTES_MAX ? bytes : BATCH_BYTES_MAX;
+        char *body = realloc(b->body, cap);
+        if (!body) {
+            batch_free(b);
+            return NULL;
+        }
+        b->body = body;
+        b->cap = cap;
+    }
+    return b;
 }
 
 /* The broker will never take them together; each may still be taken alone. */
@@ -345,20 +373,6 @@ static bool choose(struct lane *l, const struct item *item, struct target *t, bo
     return false;
 }
 
-static struct batch *batch_new(struct lane *l, size_t count, size_t bytes)
-{
-    struct batch *b = calloc(1, sizeof *b);
-    if (!b)
-        return NULL;
-    b->lane = l;
-    b->cargo = calloc(count, sizeof *b->cargo);
-    b->body = malloc(bytes);
-    if (b->cargo && b->body)
-        return b;
-    batch_free(b);
-    return NULL;
-}
-
 static void load(struct batch *b, struct item *item)
 {
     struct lane *l = b->lane;
@@ -438,7 +452,7 @@ static bool send_from(struct lane *l, size_t i)
         return hopeless;
     }
     size_t cap = item->len > BATCH_BYTES_MAX ? item->len : BATCH_BYTES_MAX;
-    struct batch *b = batch_new(l, alone ? 1 : BUS_BATCH_MAX, alone ? item->len : cap);
+    struct batch *b = batch_new(l, alone ? item->len : cap);
     if (!b)
         return false;
     load(b, item);
@@ -496,6 +510,12 @@ void rocketmq_lanes_free(struct rocketmq *e)
         free(e->lanes[i]);
     }
     e->lane_count = 0;
+    for (struct sending *s; (s = e->sendings); free(s))
+        e->sendings = s->next;
+    for (struct batch *b; (b = e->spare_batches); free(b)) {
+        e->spare_batches = b->next;
+        free(b->body);
+    }
 }
 
 /* ---- the door ---- */
@@ -544,12 +564,15 @@ static enum reason take_up(struct rocketmq *e, struct sending *s, uint32_t index
 
 static struct sending *sending_new(struct rocketmq *e, size_t count)
 {
-    struct sending *s = calloc(1, sizeof *s + count * (sizeof(enum reason) + 1));
+    struct sending *s = e->sendings ? e->sendings : calloc(1, sizeof *s);
     check(s != NULL);    /* a waiter cannot be told without one; the machine is out of memory */
+    e->sendings = s->next;
     s->engine = e;
-    s->due.ring = sending_due;
+    s->slot = (struct slot){0};
+    s->due = (struct due){.ring = sending_due};
     s->count = count;
-    s->states = (uint8_t *)(s->verdicts + count);
+    s->open = s->held = 0;
+    s->told = false;
     return s;
 }
 
