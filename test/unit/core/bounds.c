@@ -247,7 +247,7 @@ static void the_list_of_activities(void **state)
 
 /* ---- order ---------------------------------------------------------------------------------------------------------------------------------- */
 
-static char bodies[200][600], uniques[200][16];
+static char bodies[200][600], uniques[200][24];
 static void messages(size_t n)
 {
     k.message_count = n;

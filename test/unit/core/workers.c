@@ -21,7 +21,7 @@ static struct fake k;
 /* ---- messages of the fake queue ---------------------------------------------------------------------------------------------------- */
 
 static char bodies[256][600];
-static char uniques[256][16];
+static char uniques[256][24];
 
 static void message(size_t i, struct str body)
 {
