@@ -97,9 +97,11 @@ static struct reserve_ask reserve_of(void)
 }
 
 static bool never(void *arg) { return (void)arg, false; }
+static void begin_close(uint32_t n);
 static void begin_reserve(uint32_t n)
 {
     fresh(n);
+    begin_close(n);    /* so that it is open */
     restock_straight();
     world->run(world, never, NULL, 320);    /* a unit rests before it is sold */
 }

@@ -681,6 +681,199 @@ static void a_return_goes_home_and_a_stale_one_is_known(void **state)
     finish_all();
 }
 
+/* ---- healing --------------------------------------------------------------------------------------------------------------- */
+
+/* rsv_X of a reservation made in that epoch and bucket (protocol §1): bits 54 to 63 of its name say so. */
+static struct str made_in(uint8_t epoch, uint8_t bucket, uint8_t n)
+{
+    uint8_t id[16] = {0x01, 0x93, 0, 0, 0, 0, (uint8_t)(epoch >> 3), (uint8_t)(epoch << 5 | bucket)};
+    unsigned __int128 bits = 0;
+    char text[30];
+    id[15] = n;
+    for (size_t i = 0; i < sizeof id; i++)
+        bits = bits << 8 | id[i];
+    memcpy(text, "rsv_", 4);
+    for (size_t i = sizeof text; i-- > 4; bits >>= 5)
+        text[i] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(unsigned)bits & 31];
+    return words("%.*s", (int)sizeof text, text);
+}
+
+static struct create_order item_in(const struct activity *a, uint8_t epoch, uint8_t bucket, const char *user, uint8_t n, struct token token)
+{
+    struct create_order m = item(a, "S", user, "q1", user, token);
+    m.reservation = made_in(epoch, bucket, n);
+    return m;
+}
+
+struct healed {
+    enum reason reason;
+    struct heal_answer a;
+};
+static void keep_healed(struct seen *s, const void *result) { ((struct healed *)s->into)->a = *(const struct heal_answer *)result; }
+static struct healed heal(const struct activity *a, uint8_t bucket, const char *mark, size_t limit)
+{
+    struct healed h = {0};
+    struct seen seen = SEEN(.keep = keep_healed, .into = &h);
+    struct heal_ask ask = {.bucket = {a->activity, a->epoch, bucket}, .mark = str_of(mark), .incarnation = str_lit("life-2"), .limit = limit};
+    ledger_heal(world->ledger, &ask, &seen.waiter);
+    h.reason = seen_await(world, &seen);
+    return h;
+}
+static struct healed heal_on(const struct activity *a, uint8_t bucket, const char *mark, size_t limit)
+{
+    struct healed h;
+    unsigned calls = 0;
+    do {
+        h = heal(a, bucket, mark, limit);
+        assert_int_equal(h.reason, REASON_OK);
+        assert_true(++calls < 10000 && !(h.a.more && h.a.healed));
+    } while (h.a.more);
+    return h;
+}
+
+static enum reason record(const struct activity *a, uint8_t epoch, uint8_t bucket, const char *incarnation)
+{
+    struct seen seen = SEEN(.into = NULL);
+    ledger_record(world->ledger, &(struct record_ask){{a->activity, epoch, bucket}, str_of(incarnation)}, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+struct lives {
+    struct str activity;
+    size_t buckets;
+    char of[4][INCARNATION_TEXT + 1];
+};
+static void keep_lives(struct seen *s, const void *result)
+{
+    const struct activities_answer *all = result;
+    struct lives *l = s->into;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct activity *a = &all->activities[i];
+        if (!str_eq(a->activity, l->activity))
+            continue;
+        l->buckets = a->buckets;
+        assert_non_null(a->incarnations);
+        for (uint8_t b = 0; b < a->buckets && b < countof(l->of); b++)
+            if (a->incarnations[b].len > 0)
+                memcpy(l->of[b], a->incarnations[b].ptr, a->incarnations[b].len);
+    }
+}
+static struct lives lives(const struct activity *a)
+{
+    struct lives l = {.activity = a->activity};
+    struct seen seen = SEEN(.keep = keep_lives, .into = &l);
+    ledger_activities(world->ledger, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return l;
+}
+
+static void the_first_life_is_recorded_while_warm(void **state)
+{
+    (void)state;
+    struct stand stand;
+    struct activity a = shop("recorded", 2, 2, 3), none = {.activity = str_lit("no-such")};
+    assert_string_equal(lives(&a).of[1], "");
+    assert_int_equal(record(&a, 1, 1, "life-1"), REASON_CONFLICT);
+    assert_int_equal(move(a.activity, ACTIVITY_EVENT_WARM, &stand), REASON_OK);
+    assert_int_equal(record(&a, 1, 1, "life-1"), REASON_OK);
+    assert_int_equal(record(&a, 2, 1, "life-1"), REASON_STALE_EPOCH);
+    assert_int_equal(record(&a, 1, 3, "life-1"), REASON_STALE_EPOCH);
+    assert_int_equal(record(&none, 1, 0, "life-1"), REASON_UNKNOWN_ACTIVITY);
+    struct lives l = lives(&a);
+    assert_true(l.buckets == 3 && l.of[0][0] == 0 && l.of[2][0] == 0);
+    assert_string_equal(l.of[1], "life-1");
+    assert_int_equal(record(&a, 1, 1, "life-1b"), REASON_OK);    /* warmed again in another life */
+    assert_int_equal(move(a.activity, ACTIVITY_EVENT_OPEN, &stand), REASON_OK);
+    assert_int_equal(record(&a, 1, 1, "life-9"), REASON_CONFLICT);
+    assert_string_equal(lives(&a).of[1], "life-1b");
+}
+
+/* All verdicts on what was made there, all units at home there: and nothing of another bucket. */
+static void a_bucket_is_told_all_it_must_hold(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("heal", 8, 3, 2);
+    struct create_order here = item_in(&a, 1, 0, "ann", 1, s_unit(&a, 0, 1)), there = item_in(&a, 1, 1, "bob", 2, s_unit(&a, 1, 1)),
+                        old = item_in(&a, 9, 1, "cat", 3, s_unit(&a, 2, 1)), strange = item(&a, "S", "dan", "q1", "4", s_unit(&a, 3, 1)),
+                        gone = item_in(&a, 1, 0, "eve", 5, s_unit(&a, 4, 1)), gone_there = item_in(&a, 1, 1, "fay", 6, s_unit(&a, 5, 1));
+    PLACE(here, there, old, strange);
+    release(gone, REASON_OVERDUE);
+    release(gone_there, REASON_OVERDUE);
+    finish_all();
+    struct healed h = heal_on(&a, 0, "life-2/1", 2);
+    struct listed at_home = units(&a, 0, 0, true, 256);
+    assert_int_equal(h.a.told, 4 + at_home.count);
+    assert_int_equal(h.a.waiting, h.a.told);
+    assert_false(h.a.healed);
+    struct claimed c = claim(60000);
+    assert_int_equal(c.count, h.a.told);
+    assert_true(row_of(&c, OUTBOX_STATUS, here.reservation, 0) && row_of(&c, OUTBOX_STATUS, old.reservation, 0) &&
+                row_of(&c, OUTBOX_STATUS, strange.reservation, 0) && row_of(&c, OUTBOX_STATUS, gone.reservation, 0));
+    assert_true(!row_of(&c, OUTBOX_STATUS, there.reservation, 0) && !row_of(&c, OUTBOX_STATUS, gone_there.reservation, 0));
+    for (size_t i = 0; i < at_home.count; i++) {
+        const struct outbox_row *r = row_of(&c, OUTBOX_RETURN, (struct str){0}, at_home.units[i].token.unit);
+        assert_true(r && !r->stale && r->home == 0 && r->token.generation == at_home.units[i].token.generation);
+    }
+    assert_false(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    assert_string_equal(lives(&a).of[0], "");
+    finish_claimed(&c);
+    h = heal_on(&a, 0, "life-2/1", 100);
+    assert_true(h.a.healed && h.a.waiting == 0);
+    struct lives l = lives(&a);
+    assert_string_equal(l.of[0], "life-2");
+    assert_string_equal(l.of[1], "");
+    assert_true(heal(&a, 0, "life-2/1", 100).a.healed);    /* whoever comes too late may open it all the same */
+    assert_int_equal(audit(a.activity).a.outbox, 0);
+    assert_clean(&a);
+}
+
+/* What stood there is told anew: whoever carries the old telling does not end it. A claim that nobody ends is not waited for. */
+static void a_healing_waits_for_what_it_told(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("heal_waits", 2, 1, 1);
+    struct create_order m = item_in(&a, 1, 0, "ann", 11, s_unit(&a, 0, 1));
+    PLACE(m);
+    struct claimed before = claim(60000);
+    assert_true(heal_on(&a, 0, "life-2/1", 100).a.waiting > 0);
+    finish_claimed(&before);    /* it was told to the store that has forgotten */
+    assert_false(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    struct claimed again = claim(10000);
+    assert_non_null(row_of(&again, OUTBOX_STATUS, m.reservation, 0));
+    assert_int_equal(claim(10000).count, 0);
+    let_pass(1800);             /* whoever has claimed it is dead */
+    assert_false(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    struct claimed third = claim(10000);
+    assert_int_equal(third.count, again.count);
+    finish_claimed(&third);
+    assert_true(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    assert_clean(&a);
+}
+
+static void another_closing_is_healed_anew(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("heal_anew", 4, 1, 1), none = {.activity = str_lit("no-such"), .epoch = 1}, later = a;
+    PLACE(item_in(&a, 1, 0, "ann", 21, s_unit(&a, 0, 1)));
+    finish_all();
+    assert_int_equal(heal_on(&a, 0, "life-2/1", 100).a.told, 5);
+    finish_all();
+    struct healed next = heal_on(&a, 0, "life-2/2", 100);    /* before anybody saw that the first was healed */
+    assert_true(next.a.told == 5 && !next.a.healed);
+    assert_false(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    finish_all();
+    assert_true(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    finish_all();
+    later.epoch = 2;
+    assert_int_equal(heal(&none, 0, "m/1", 10).reason, REASON_UNKNOWN_ACTIVITY);
+    assert_int_equal(heal(&later, 0, "m/1", 10).reason, REASON_STALE_EPOCH);
+    assert_int_equal(heal(&a, 1, "m/1", 10).reason, REASON_STALE_EPOCH);
+    assert_clean(&a);
+}
+
 static void repaired_keep(struct seen *s, const void *result)
 {
     const struct repair_answer *a = result;
@@ -917,6 +1110,8 @@ int main(void)
         cmocka_unit_test(an_order_is_told_to_store_and_world),
         cmocka_unit_test(many_orders_are_told_each),
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
+        cmocka_unit_test(the_first_life_is_recorded_while_warm), cmocka_unit_test(a_bucket_is_told_all_it_must_hold),
+        cmocka_unit_test(a_healing_waits_for_what_it_told), cmocka_unit_test(another_closing_is_healed_anew),
         cmocka_unit_test(a_unit_that_nobody_claims_comes_back_once),
         cmocka_unit_test(a_copy_that_should_not_be_is_told_what_stands),
         cmocka_unit_test(a_duplicate_is_told_what_stands_instead),
