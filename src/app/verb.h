@@ -28,7 +28,7 @@ enum leave {
     LEAVE_INTERRUPTED = 130,
 };
 
-#define CALL_FLAGS_MAX 64
+#define CALL_FLAGS_MAX 96
 #define CALL_ARGUMENTS_MAX 16
 struct call {
     enum verb verb;

@@ -63,4 +63,8 @@ expect 3 'No such file' plan /no-such-file
 expect 3 'No such file' plan --capacity /no-such-file
 expect 2 'expected en or zh' plan --lang fr
 expect 4 '127.0.0.1:1: nobody listens' plan --check --at 127.0.0.1:1
+saved=$(mktemp) && trap 'rm -f "$saved"' EXIT
+expect 0 'ident  *[0-9.]* ns' bench --samples 5 --save "$saved"
+expect 0 'http_parse .*ratio [0-9.]* \(same\|faster\|slower\)' bench --samples 5 --against "$saved"
+expect 2 'No such file\|unable to open' bench --samples 5 --against /no-such-file
 exit "$bad"
