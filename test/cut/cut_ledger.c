@@ -313,6 +313,31 @@ static void ask_overdue(struct waiter *w) { ledger_overdue(cut, &(struct overdue
 static void ask_reviews(struct waiter *w) { ledger_reviews(cut, &(struct reviews_ask){.limit = 16}, w); }
 static void ask_story(struct waiter *w) { ledger_story(cut, &(struct story_ask){.by = STORY_UNIT, .unit = 1, .limit = 16}, w); }
 
+/* ---- healing: a slice of a fresh closing; the first life of a bucket ---- */
+
+static char mark[32];
+static void begin_heal(uint32_t n)
+{
+    begin_move(n);
+    snprintf(mark, sizeof mark, "life/%u", n);
+}
+static void ask_heal(struct waiter *w)
+{
+    struct heal_ask ask = {.bucket = {str_of(activity), 1, 0}, .mark = str_of(mark), .incarnation = str_lit("life"), .limit = 10};
+    ledger_heal(cut, &ask, w);
+}
+static bool is_healing(void) { return count("select count(*) from seckill.bucket where activity_id = '%s' and mark = '%s'", activity, mark) == 1; }
+static void begin_record(uint32_t n)
+{
+    begin_move(n);
+    struct seen s = SEEN();
+    struct activity_move_ask ask = {.activity = str_of(activity), .event = ACTIVITY_EVENT_WARM, .actor = str_lit("cut")};
+    ledger_activity_move(straight, &ask, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_OK);
+}
+static void ask_record(struct waiter *w) { ledger_record(cut, &(struct record_ask){{str_of(activity), 1, 0}, str_lit("life")}, w); }
+static bool is_recorded(void) { return count("select count(*) from seckill.bucket where activity_id = '%s' and incarnation = 'life'", activity) == 1; }
+
 static const struct cut_call calls[] = {
     {"place", fresh, ask_place, has_order, NULL, one_order},
     {"place with an offset", begin_batch, ask_batch, has_batch, batch_again, one_order},
@@ -325,6 +350,8 @@ static const struct cut_call calls[] = {
     {"activity_move", begin_move, ask_move, has_moved, NULL, moved_once},
     {"look", NULL, ask_look, NULL, not_there, NULL},
     {"activities", NULL, ask_activities, NULL, NULL, NULL},
+    {"heal", begin_heal, ask_heal, is_healing, NULL, NULL},
+    {"record", begin_record, ask_record, is_recorded, NULL, NULL},
     {"units", NULL, ask_units, NULL, NULL, NULL},
     {"audit", NULL, ask_audit, NULL, NULL, NULL},
     {"pay", begin_order, ask_pay, is_paid, NULL, paid_once},
