@@ -3,6 +3,7 @@
 USERS ?= 60000
 SECONDS ?= 60
 SEED ?= 1
+SCENARIO ?= load/steady.yaml
 SEEDS ?= 20000
 
 build:    ## compile into build/ (the default)
@@ -23,6 +24,8 @@ buy:      ## one purchase, told step by step; PAY=1 pays for it too
 	@tools/run do buy $(if $(PAY),--pay)
 rush:     ## USERS=60000 users at once, then the proof
 	@tools/run do rush --users $(USERS)
+load:     ## SCENARIO=load/steady.yaml [SCALE=0.01]: requests at a set rate, then the proof; a page in .run/load.html
+	@tools/run do load $(SCENARIO) $(if $(SCALE),--scale $(SCALE)) --report $${SECKILL_RUN:-.run}/load.html
 sim: build ## SEEDS=20000 imagined deployments, each with its own troubles, from seed SEED=1 on: a few minutes
 	@build/seckill sim $(SEED) --seeds $(SEEDS)
 demo: build ## the same sale in one process, in memory, nothing installed
@@ -57,4 +60,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush demo sim test acceptance chaos planted test-fast check asan tsan clang fuzz help
+.PHONY: build run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang fuzz help

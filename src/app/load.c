@@ -308,12 +308,16 @@ static int read_scenario(struct load *l)
 static int may_begin(struct load *l)
 {
     const struct config *c = l->call->config;
+    char memory[256];
+    struct buf why = buf_fixed(memory, sizeof memory);
     if (!address_parse(str_of(c->http_listen), &l->people.address))
         return call_failed(l->call, LEAVE_CONFIG, "http.listen: cannot be called");
     if (!address_is_loopback(&l->people.address))
         return call_failed(l->call, LEAVE_REFUSED, "http.listen is %s: a load is sent to loopback addresses only", c->http_listen);
     if (c->auth_mode != AUTH_NONE)
         return call_failed(l->call, LEAVE_REFUSED, "the load names its users itself, which only auth.mode=none allows");
+    if (!load_crew_fits(&l->scenario, &l->result.processes, &why))
+        return call_failed(l->call, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&why)));
     return LEAVE_DONE;
 }
 
@@ -390,12 +394,9 @@ int verb_load(const struct call *c)
     if (leave != LEAVE_DONE)
         return leave;
     name_things(&l);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned wanted = l.scenario.processes ? (unsigned)l.scenario.processes : cores > 0 ? (unsigned)cores : 1;
     l.stats = calloc(1, sizeof *l.stats);
     check(l.stats != NULL);
     l.result.scenario = &l.scenario, l.result.path = c->arguments[0], l.result.activity = l.activity, l.result.stats = l.stats;
-    l.result.processes = wanted < LOAD_CREW_MAX ? wanted : LOAD_CREW_MAX;
     l.page = load_page_new(isatty(STDERR_FILENO) || !c->json ? stderr : NULL, &l.scenario, l.title);
     leave = l.scenario.activity[0] ? find_activity(&l) : make_activity(&l, (int64_t)time(NULL) * 1000);
     if (leave == LEAVE_DONE)

@@ -13,6 +13,7 @@
 #include "await.h"
 #include "check.h"
 
+#define DESCRIPTORS_OWN 64    /* of a process, beside its connections */
 #define ONE_ADDRESS_CONNECTIONS 20000    /* a process beyond that calls from a loopback address of its own: one address has some 28,000 ports */
 
 struct load_shared {
@@ -29,6 +30,22 @@ static void raise_descriptors(void)
         l.rlim_cur = l.rlim_max;
         (void)!setrlimit(RLIMIT_NOFILE, &l);
     }
+}
+
+bool load_crew_fits(const struct load_scenario *s, unsigned *count, struct buf *why)
+{
+    struct rlimit l = {.rlim_max = 1024};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned n = s->processes ? (unsigned)s->processes : cores > 0 ? (unsigned)cores : 1;
+    n = n < LOAD_CREW_MAX ? n : LOAD_CREW_MAX;
+    size_t each = ((size_t)s->connections + n - 1) / n;
+    *count = n;
+    getrlimit(RLIMIT_NOFILE, &l);
+    if (each > LOAD_CONNECTIONS_MOST)
+        buf_add_fmt(why, "generator.connections: %zu for each of %u processes; 18,000 are the most (generator.processes)", each, n);
+    else if (each + DESCRIPTORS_OWN > l.rlim_max)
+        buf_add_fmt(why, "generator.connections: %zu for each of %u processes; a process may have %zu descriptors here (ulimit -n)", each, n, (size_t)l.rlim_max);
+    return why->len == 0;
 }
 
 /* What one process does, from the fork to its end. */

@@ -14,6 +14,9 @@ struct load_crew {
     struct load_shared *shared;
 };
 
+/* How many processes the scenario asks for: one for each processor where it does not say. False, and why: each would have more connections than
+ * it may. */
+bool load_crew_fits(const struct load_scenario *s, unsigned *count, struct buf *why);
 /* Starts `count` processes; `common` holds what is the same for each. To be called before this process has a loop of its own. False: not so;
  * those that were started are gone again. */
 bool load_crew_start(struct load_crew *crew, unsigned count, const struct load_people_options *common);

@@ -19,7 +19,6 @@
 #define RECENT 1000             /* of whom one asks again */
 #define TURN_MAX 1024           /* arrivals of one turn of the loop, so that answers are read between them */
 #define LOOK_US 50000           /* how often it is looked whether to stop */
-#define CONNECTIONS_MOST 18000  /* of one process: descriptors */
 #define ANSWER_MAX 4096
 #define MONEY_AGAIN_US 500000   /* a callback or a cancel that was not answered well comes again so much later */
 
@@ -472,8 +471,9 @@ struct load_people *load_people_new(uv_loop_t *loop, const struct load_people_op
     p->persons = calloc(p->persons_max, sizeof *p->persons);
     check(p->chunks != NULL && p->persons != NULL);
     size_t connections = part_of(p, (double)s->connections);
+    check(connections <= LOAD_CONNECTIONS_MOST);
     p->client = http_client_open(loop, &(struct http_client_config){.address = options->address, .source = options->source, .answer_max = ANSWER_MAX,
-        .connections_max = connections < CONNECTIONS_MOST ? connections : CONNECTIONS_MOST, .queue_max = p->chunk_max * CHUNK, .timeout_ms = (uint32_t)s->timeout_ms});
+        .connections_max = connections, .queue_max = p->chunk_max * CHUNK, .timeout_ms = (uint32_t)s->timeout_ms});
     check(p->client != NULL);
     p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     check(p->timer >= 0 && uv_poll_init(loop, &p->poll, p->timer) == 0);

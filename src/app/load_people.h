@@ -28,6 +28,8 @@ struct load_people_options {
     struct load_stats *stats;
 };
 
+#define LOAD_CONNECTIONS_MOST 18000    /* of one process: descriptors */
+
 struct load_people;
 struct load_people *load_people_new(uv_loop_t *loop, const struct load_people_options *options);
 /* Runs the loop until the connections stand that are to stand before the start, 15 s at most. */

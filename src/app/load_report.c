@@ -55,7 +55,7 @@ static void table(struct buf *b, const char *title, const char *const heads[], s
 #define WIDTH 860.0
 #define HEIGHT 240.0
 #define LEFT 62.0
-#define RIGHT 12.0
+#define RIGHT 28.0
 #define TOP 24.0
 #define BOTTOM 28.0
 #define LINES_MAX 6
@@ -74,11 +74,20 @@ struct drawing {
     size_t line_count;
 };
 
-static double y_least(const struct drawing *d) { return d->logarithmic ? 0.01 : 0; }
-
-static double y_most(const struct drawing *d)
+/* The axis begins at 0, or at the power of ten below the least that is more than nothing. */
+static double y_least(const struct drawing *d)
 {
-    double most = y_least(d);
+    double least = 1;
+    for (size_t l = 0; d->logarithmic && l < d->line_count; l++)
+        for (size_t i = 0; i < d->count; i++)
+            if (d->lines[l].y[i] > 0)
+                least = fmin(least, d->lines[l].y[i]);
+    return d->logarithmic ? fmax(0.01, pow(10, floor(log10(least)))) : 0;
+}
+
+static double y_most(const struct drawing *d, double least)
+{
+    double most = least;
     for (size_t l = 0; l < d->line_count; l++)
         for (size_t i = 0; i < d->count; i++)
             if (d->lines[l].y[i] > most)
@@ -87,9 +96,9 @@ static double y_most(const struct drawing *d)
     return d->logarithmic ? pow(10, ceil(log10(most * 1.01))) : ceil(most * 1.05 / step * 2) / 2 * step + (most <= 0);
 }
 
-static double y_at(const struct drawing *d, double y, double most)
+static double y_at(const struct drawing *d, double y, double least, double most)
 {
-    double least = y_least(d), share = d->logarithmic ? log(fmax(y, least) / least) / log(most / least) : y / most;
+    double share = d->logarithmic ? log(fmax(y, least) / least) / log(most / least) : y / most;
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share);
 }
 
@@ -99,11 +108,11 @@ static double x_at(const struct drawing *d, double x)
     return LEFT + (WIDTH - LEFT - RIGHT) * (to > from ? (x - from) / (to - from) : 0.5);
 }
 
-static void draw_y_axis(const struct drawing *d, double most, struct buf *b)
+static void draw_y_axis(const struct drawing *d, double least, double most, struct buf *b)
 {
-    unsigned steps = d->logarithmic ? (unsigned)lround(log10(most / y_least(d))) : 5;
+    unsigned steps = d->logarithmic ? (unsigned)lround(log10(most / least)) : 5;
     for (unsigned i = 0; i <= steps; i++) {
-        double value = d->logarithmic ? y_least(d) * pow(10, i) : most * i / steps, y = y_at(d, value, most);
+        double value = d->logarithmic ? least * pow(10, i) : most * i / steps, y = y_at(d, value, least, most);
         buf_add_fmt(b, "<line class=g x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=end>%g</text>", LEFT, WIDTH - RIGHT, y, y,
                     LEFT - 6, y + 4, value);
     }
@@ -125,15 +134,15 @@ static void draw(const struct drawing *d, struct buf *b)
 {
     if (d->count == 0)
         return;
-    double most = y_most(d);
+    double least = y_least(d), most = y_most(d, least);
     buf_add_fmt(b, "<h2>%s <small>%s</small></h2><svg viewBox=\"0 0 %.0f %.0f\" role=img aria-label=\"%s\">", d->title, d->unit, WIDTH, HEIGHT, d->title);
-    draw_y_axis(d, most, b);
+    draw_y_axis(d, least, most, b);
     draw_x_axis(d, b);
     for (size_t l = 0; l < d->line_count; l++) {
         const struct drawn *line = &d->lines[l];
         buf_add_fmt(b, "<polyline fill=none stroke=\"%s\" stroke-width=\"1.8\" points=\"", line->colour);
         for (size_t i = 0; i < d->count; i++)
-            buf_add_fmt(b, "%.1f,%.1f ", x_at(d, d->x[i]), y_at(d, line->y[i], most));
+            buf_add_fmt(b, "%.1f,%.1f ", x_at(d, d->x[i]), y_at(d, line->y[i], least, most));
         buf_add_fmt(b, "\"/><circle cx=\"%.0f\" cy=\"12\" r=\"4\" fill=\"%s\"/><text x=\"%.0f\" y=\"16\">%s</text>", LEFT + 10 + 130 * (double)l, line->colour,
                     LEFT + 18 + 130 * (double)l, line->name);
     }

@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "check.h"
+#include "load_crew.h"
 #include "load_result.h"
 #include "load_schedule.h"
 #include "metric_names.h"
@@ -177,6 +178,25 @@ static void anything_else_is_refused_in_words(void **state)
         struct load_scenario s;
         if (read_text(bad[i].text, 0, &s) || !strstr(said, bad[i].words))
             fail_msg("%s: %s", bad[i].text, said);
+        load_scenario_free(&s);
+    }
+}
+
+static void a_process_has_only_so_many_connections(void **state)
+{
+    static const struct { const char *text; bool fits; unsigned count; } all[] = {
+        {"generator: {connections: 16000, processes: 1}", true, 1}, {"generator: {connections: 18001, processes: 1}", false, 1},
+        {"generator: {connections: 36001, processes: 2}", false, 2}, {"generator: {connections: 640, processes: 64}", true, 64}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct load_scenario s;
+        char memory[256];
+        struct buf why = buf_fixed(memory, sizeof memory);
+        unsigned count = 0;
+        assert_true(read_text(all[i].text, 0, &s));
+        assert_true(load_crew_fits(&s, &count, &why) == all[i].fits);
+        assert_int_equal(count, all[i].count);
+        assert_true(all[i].fits == (why.len == 0));
         load_scenario_free(&s);
     }
 }
@@ -364,6 +384,7 @@ int main(void)
         cmocka_unit_test(chance_comes_as_independent_people_do),
         cmocka_unit_test(a_scenario_is_read_whole),
         cmocka_unit_test(anything_else_is_refused_in_words),
+        cmocka_unit_test(a_process_has_only_so_many_connections),
         cmocka_unit_test(stages_are_read_and_subtracted),
         cmocka_unit_test(every_stage_has_its_metric),
         cmocka_unit_test(what_is_kept_leaves_0_and_what_is_missed_99),

@@ -224,6 +224,21 @@ static void a_server_that_lies_is_caught(void **state)
     free(s);
 }
 
+/* Who was given up counts as one who has waited for so long: the worst must not be missing from the quantiles. */
+static void who_is_not_answered_in_time_is_lost(void **state)
+{
+    struct load_stats *s = play(STALLING, "arrivals: {rate: 100, seconds: 2, spacing: even}\npeople: {retries: 0, timeout_ms: 300}\ngenerator: {connections: 200}");
+    struct histogram *due = calloc(1, sizeof *due), *closed = calloc(1, sizeof *closed);
+    (void)state;
+    load_stats_requests(s, due, closed);
+    uint64_t lost = load_stats_lost(s);
+    assert_true(lost > 30);    /* the server stands for a second: seventy, and what the machine adds */
+    assert_int_equal(lost + load_stats_answered(s), 200);
+    assert_int_equal(due->count, 200);
+    assert_true(histogram_above(due, 290000) >= lost);
+    free(due), free(closed), free(s);
+}
+
 /* More than there is room for is not sent, and said to be so. */
 static void what_has_no_room_is_said_to_be_unsent(void **state)
 {
@@ -246,6 +261,7 @@ int main(void)
         cmocka_unit_test(who_was_queued_asks_until_it_is_decided),
         cmocka_unit_test(who_is_never_decided_is_counted),
         cmocka_unit_test(a_server_that_lies_is_caught),
+        cmocka_unit_test(who_is_not_answered_in_time_is_lost),
         cmocka_unit_test(what_has_no_room_is_said_to_be_unsent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
