@@ -7,7 +7,7 @@
 
 /* Keys are the inputs of spec/plan.def, nested or with dots. `sale.stock: [500, 300]` is the stock of each SKU: the hottest, their number, the sum. */
 bool plan_file_read(struct plan *p, const char *path, struct buf *complaints);
-/* {"capacity": {"NAME": number}, "weight": {…}}, as `seckill bench --save` writes it: the inputs capacity.NAME and weight.NAME. Names the plan does not know,
+/* {"capacity": {"NAME": number}, "weight": {…}}, as bench/weights writes it: the inputs capacity.NAME and weight.NAME. Names the plan does not know,
  * and all other members, are nothing to it. `*taken`: how many it took. */
 bool plan_file_capacity(struct plan *p, const char *path, size_t *taken, struct buf *complaints);
 /* "sale.peak=400000", several with commas between; the part before the dot may be left away where one input alone ends so. */

@@ -13,7 +13,7 @@ enum plan_shown { PLAN_EXACT, PLAN_WHOLE, PLAN_FIGURES1, PLAN_FIGURES2 };
 enum plan_origin {
     PLAN_DEFAULT,     /* nobody has said it: the mission's own assumption, or ours */
     PLAN_FILE,        /* the plan's file */
-    PLAN_MEASURED,    /* a file of capacities that `seckill bench --save` wrote */
+    PLAN_MEASURED,    /* a file of what was measured (--capacity) */
     PLAN_SET,         /* --set */
 };
 struct plan_row {
