@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "health.h"
 
+#include <stdio.h>
+
 #include "check.h"
+#include "metric.h"
 
 static void answered(struct waiter *w, enum reason reason, const void *result)
 {
@@ -73,5 +76,10 @@ bool health_says(const struct health *h, enum health_question q, struct buf *lin
         look(lines, ports_part_name(i), up, up ? "" : !p->asked ? "not asked yet" : ports_answers(p->reason) ? "its last answer is old" : reason_word(p->reason));
         good &= up || !p->needed;
     }
+    int64_t closed = (int64_t)metric_read(METRIC_CLOSED_BUCKETS, 0);
+    char detail[64] = "";
+    if (closed > 0)    /* replays and queries go on; nothing new is taken there */
+        snprintf(detail, sizeof detail, "%lld closed, being healed", (long long)closed);
+    look(lines, "buckets", closed == 0, detail);
     return good;
 }

@@ -133,7 +133,7 @@ static void close_ended(struct waiter *w, enum reason reason, const void *result
     struct incarnation_guard *g = c->guard;
     struct incarnation_slot *s = find(g, c->key);
     const struct close_answer *a = result;
-    if (reason_fate(reason) != FATE_DONE)    /* whoever finds it next tries again */
+    if ((reason != REASON_OK && reason != REASON_UNCHANGED) || !a)    /* whoever finds it next tries again */
         return;
     KILLPOINT(CLOSE_ANSWERED);
     if (s) {

@@ -142,6 +142,117 @@ static void every_answer_of_the_store_is_told(void **state)
     }
 }
 
+/* ---- a store that may have forgotten ------------------------------------------------------------------------------------------------- */
+
+static struct str another(void) { return str_lit("fake-2"); }
+
+/* The server is another, and the ledger knows him already: only this process does not. */
+static void a_stranger_is_asked_about_before_he_is_locked_out(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.incarnation = "fake-2";
+    s->fake.incarnations[0] = s->fake.incarnations[1] = another();    /* the list of activities was read 10 ms ago */
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+    assert_int_equal(s->fake.calls[FAKE_CLOSE], 0);
+    assert_int_equal(s->fake.calls[FAKE_RESERVE], 2);
+    shop_close(s);
+}
+
+static void a_stranger_is_locked_out(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.incarnation = "fake-2";
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
+    fake_pass(&s->fake, 10);
+    assert_true(s->fake.mark[0] && s->fake.calls[FAKE_CLOSE] == 1 && !s->fake.last_close.went_back);
+    assert_true(desk_in_doubt(&s->desk));
+    size_t read = s->fake.calls[FAKE_ACTIVITIES];
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
+    assert_true(s->fake.calls[FAKE_ACTIVITIES] - read <= 8);    /* some 50 ms each: five times a second, and what it reads anyway */
+    s->fake.replayed = true;                                    /* the user's own is still told, once the ledger has been asked */
+    size_t looked = s->fake.calls[FAKE_LEDGER_LOOK];
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+    assert_true(s->fake.calls[FAKE_LEDGER_LOOK] > looked);
+    s->fake.replayed = false;
+    s->fake.mark[0] = 0;
+    s->fake.incarnations[0] = s->fake.incarnations[1] = another();    /* healed */
+    fake_pass(&s->fake, 1100);
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+    shop_close(s);
+}
+
+/* Nothing was ever learnt of him, and there is no ledger to ask: nothing is taken, and nobody is locked out. */
+static void without_a_ledger_nobody_is_trusted(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.incarnations[0] = s->fake.incarnations[1] = (struct str){0};
+    fake_pass(&s->fake, 1100);
+    s->fake.inject_op = FAKE_ACTIVITIES;
+    s->fake.inject = REASON_DEPENDENCY_DOWN;
+    fake_pass(&s->fake, 300);
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_DEPENDENCY_DOWN);
+    assert_int_equal(s->fake.calls[FAKE_CLOSE], 0);
+    shop_close(s);
+}
+
+/* An answer older than what had been seen: he is not told QUEUED, and the bucket is closed by that request. */
+static void what_went_back_is_told_to_nobody(void **state)
+{
+    (void)state;
+    static const struct { enum reason store, told; bool replayed; } cases[] = {
+        {REASON_QUEUED, REASON_UNCERTAIN, false}, {REASON_BUCKET_EMPTY, REASON_UNCERTAIN, false}, {REASON_ALREADY_PURCHASED, REASON_UNCERTAIN, false},
+        {REASON_QUEUED, REASON_QUEUED, true}, {REASON_ORDERED, REASON_ORDERED, true}, {REASON_ENDED, REASON_ENDED, false}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct shop *s = shop_open();
+        struct take t;
+        s->fake.sequence = 100;
+        assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+        assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+        s->fake.sequence = 100;    /* what is said next was said before */
+        s->fake.reserve = cases[i].store;
+        s->fake.replayed = cases[i].replayed;
+        assert_int_equal(take_now(s, take_of(s, &t)), cases[i].told);
+        fake_pass(&s->fake, 10);
+        assert_true(s->fake.calls[FAKE_CLOSE] == 1 && s->fake.last_close.went_back && s->fake.last_close.highest == 102);
+        assert_true(s->fake.mark[0] && s->fake.sequence > 102 && desk_in_doubt(&s->desk));
+        s->fake.reserve = REASON_QUEUED;
+        s->fake.replayed = false;
+        s->fake.mark[0] = 0;
+        assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);    /* healed and opened */
+        shop_close(s);
+    }
+}
+
+/* A closing that is not answered is begun again by the next. */
+static void a_closing_that_fails_is_repeated(void **state)
+{
+    (void)state;
+    for (unsigned r = 0; r < REASON_COUNT; r++) {
+        if (reason_fate(r) == FATE_DONE)
+            continue;
+        struct shop *s = shop_open();
+        struct take t;
+        s->fake.incarnation = "fake-2";
+        s->fake.inject_op = FAKE_CLOSE;
+        s->fake.inject_until = 2;
+        s->fake.inject = r;
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
+            fake_pass(&s->fake, 300);
+        }
+        assert_int_equal(s->fake.calls[FAKE_CLOSE], 3);
+        assert_true(s->fake.mark[0]);
+        shop_close(s);
+    }
+}
+
 /* Each kind of call fails in each way, once or for good, while a buyer is served. He always hears exactly once. */
 static void whatever_fails_he_hears_once(void **state)
 {
@@ -638,6 +749,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_unit_is_taken_and_announced), cmocka_unit_test(a_slow_broker_does_not_hold_the_buyer),
         cmocka_unit_test(every_answer_of_the_store_is_told), cmocka_unit_test(whatever_fails_he_hears_once),
+        cmocka_unit_test(a_stranger_is_asked_about_before_he_is_locked_out), cmocka_unit_test(a_stranger_is_locked_out),
+        cmocka_unit_test(without_a_ledger_nobody_is_trusted), cmocka_unit_test(what_went_back_is_told_to_nobody),
+        cmocka_unit_test(a_closing_that_fails_is_repeated),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
         cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(an_old_draft_is_not_believed),

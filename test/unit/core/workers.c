@@ -454,6 +454,58 @@ static void a_bucket_that_lags_is_told_but_none_is_made(void **state)
     janitor_close(j);
 }
 
+/* Another server: closed, told again, recorded, opened; whatever fails on the way, for a while. */
+static void a_stranger_is_closed_healed_and_opened(void **state)
+{
+    (void)state;
+    static const enum fake_op ops[] = {FAKE_CLOSE, FAKE_HEAL, FAKE_OPEN, FAKE_ACTIVITIES};
+    for (size_t o = 0; o < countof(ops); o++)
+        for (unsigned r = 0; r < REASON_COUNT; r++) {
+            fake_init(&k);
+            struct janitor *j = janitor_open();
+            k.activity.buckets = 1;
+            fake_pass(&k, 1700);
+            k.incarnation = "fake-2";
+            k.heals = 4;
+            k.inject_op = ops[o];
+            k.inject = r;
+            fake_pass(&k, 1500);
+            k.inject = REASON_OK;
+            fake_pass(&k, 6000);
+            assert_true(k.calls[FAKE_CLOSE] > 0 && k.calls[FAKE_HEAL] > 3 && k.calls[FAKE_OPEN] > 0);
+            assert_true(!k.mark[0] && str_eq(k.incarnations[0], str_lit("fake-2")));
+            size_t closes = k.calls[FAKE_CLOSE];
+            fake_pass(&k, 3000);
+            assert_int_equal(k.calls[FAKE_CLOSE], closes);    /* and it is good */
+            assert_int_equal(janitor_facts(j).closed, 0);
+            janitor_close(j);
+        }
+}
+
+/* The sequence of a bucket that nobody asks goes back: the janitor sees it. And what warm has not counted yet is left alone. */
+static void the_janitor_sees_what_went_back(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor *j = janitor_open();
+    k.activity.buckets = 1;
+    k.sequence = 1000;
+    fake_pass(&k, 1700);
+    assert_int_equal(k.calls[FAKE_CLOSE], 0);
+    k.sequence = 10;
+    k.heals = 2;
+    fake_pass(&k, 3000);
+    assert_true(k.calls[FAKE_CLOSE] == 1 && k.last_close.went_back && k.calls[FAKE_OPEN] == 1 && !k.mark[0]);
+    k.activity.state = k.stock.state = ACTIVITY_WARM;
+    k.incarnations[0] = (struct str){0};
+    fake_pass(&k, 3000);
+    assert_int_equal(k.calls[FAKE_CLOSE], 1);
+    k.activity.state = k.stock.state = ACTIVITY_OPEN;    /* an activity from before there were such records */
+    fake_pass(&k, 3000);
+    assert_true(k.calls[FAKE_CLOSE] == 2 && !k.last_close.went_back && str_eq(k.incarnations[0], str_lit("fake-1")));
+    janitor_close(j);
+}
+
 static void whatever_fails_the_janitor_goes_on(void **state)
 {
     (void)state;
@@ -713,7 +765,8 @@ int main(void)
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
-        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(whatever_fails_the_janitor_goes_on),
+        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(the_janitor_sees_what_went_back),
+        cmocka_unit_test(whatever_fails_the_janitor_goes_on),
         cmocka_unit_test(an_activity_goes_through_its_life), cmocka_unit_test(a_half_warmed_activity_is_not_opened),
         cmocka_unit_test(whatever_fails_a_move_ends_once_and_can_be_repeated), cmocka_unit_test(each_unit_is_found_by_its_name),
         cmocka_unit_test(what_was_planted_is_named), cmocka_unit_test(a_unit_on_its_way_is_no_finding), cmocka_unit_test(whatever_fails_a_count_ends_once)};
