@@ -16,6 +16,7 @@
 #include "json.h"
 #include "metric_names.h"
 #include "problem.h"
+#include "review.h"
 #include "version.h"
 
 #define JSON_TYPE "application/json"
@@ -44,6 +45,7 @@ struct admin_op {
         struct control control;
         struct conservation conservation;
         struct explain explain;
+        struct review_resolving resolving;
     };
 };
 
@@ -372,6 +374,66 @@ static void answer_explain(struct http_exchange *x, struct str id)
     op->explain = (struct explain){.id = id, .activity = http_query(x->request, str_lit("activity_id"), NULL),
                                    .user = http_query(x->request, str_lit("user_id"), NULL), .done = told};
     explain_start(&op->explain, op->api->options.ports, op->api->options.keys);
+}
+
+/* ---- reviews ------------------------------------------------------------------------------------------------------------------------ */
+
+static void reviewed(struct waiter *w, enum reason reason, const void *result)
+{
+    struct admin_op *op = container_of(w, struct admin_op, waiter);
+    const struct reviews_answer *answer = result;
+    if (reason != REASON_OK)
+        return refuse(op->x, as_answer(reason), (struct str){0});
+    struct buf out = buf_growing(ANSWER_MAX);
+    if (op->id.len > 0)
+        review_write(&out, &answer->reviews[0]);
+    else
+        review_list_write(&out, answer);
+    answer_json(op->x, 200, &out);
+}
+
+static void ask_reviews(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    uint64_t limit = 100, before = 0;
+    struct str most = http_query(x->request, str_lit("limit"), NULL), until = http_query(x->request, str_lit("before_ms"), NULL);
+    if ((most.ptr && (!str_to_u64(most, &limit) || limit < 1 || limit > LEDGER_BATCH_MAX)) || (until.ptr && !str_to_u64(until, &before)))
+        return refuse(x, REASON_INVALID_REQUEST, str_lit("limit is 1 to 256, before_ms is Unix milliseconds"));
+    op->id = id;
+    op->waiter.wake = reviewed;
+    struct reviews_ask ask = {.id = id, .all = str_eq(http_query(x->request, str_lit("all"), NULL), str_lit("1")), .before_ms = (int64_t)before, .limit = (size_t)limit};
+    ledger_reviews(op->api->options.ports->ledger, &ask, &op->waiter);
+}
+
+static void answer_reviews(struct http_exchange *x, struct str id) { (void)id, ask_reviews(x, (struct str){0}); }
+static void answer_review(struct http_exchange *x, struct str id) { ask_reviews(x, id); }
+
+static void decided(struct review_resolving *r)
+{
+    struct admin_op *op = container_of(r, struct admin_op, resolving);
+    if (r->reason == REASON_MESSAGE_UNREADABLE || r->reason == REASON_MESSAGE_TOO_NEW || r->reason == REASON_POISON)
+        return refuse(op->x, REASON_CONFLICT, str_lit("the message still cannot be taken; it can be dismissed"));
+    if (r->reason != REASON_OK)
+        return refuse(op->x, as_answer(r->reason), r->reason == REASON_CONFLICT ? str_lit("it was decided otherwise, or this decision cannot end it; it stays as it is") : (struct str){0});
+    struct buf out = buf_growing(4096);
+    json_open(&out);
+    json_member_str(&out, "review_id", r->id);
+    json_member_text(&out, "decision", review_decision_name(r->decision));
+    json_member_text(&out, "outcome", reason_word(r->outcome));
+    if (r->why != REASON_OK)
+        json_member_text(&out, "why", reason_word(r->why));
+    json_close(&out);
+    answer_json(op->x, 200, &out);
+}
+
+static void answer_resolve(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    struct str complaint;
+    op->resolving = (struct review_resolving){.id = id, .actor = str_lit("admin api"), .done = decided};
+    if (!review_decision_read(x->request->body, &x->arena, &op->resolving.decision, &op->resolving.note, &complaint))
+        return refuse(x, REASON_INVALID_REQUEST, complaint);
+    review_resolve(&op->resolving, op->api->options.ports->ledger);
 }
 
 /* ---- routes --------------------------------------------------------------------------------------------------------------------------- */

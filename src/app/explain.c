@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * explain.c: a list of questions, each asked when the one before is answered, each answer leaving facts and perhaps further questions:
  *
- *     activities -> [unit] -> ledger: verdict, order -> store: the user's entries -> [store: all holdings, where nobody named the user]
+ *     activities -> [unit] -> ledger: verdict, order -> ledger: the story -> [of a payment of this name] -> store: the user's entries -> [store: all holdings, where nobody named the user]
  */
 #include "explain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "await.h"
 #include "check.h"
@@ -15,9 +16,10 @@
 
 #define CALL_MS 3000
 #define ENTRIES_MAX 16       /* reservations of one user that are followed */
+#define STORY_MOST 192       /* events of a story; the newest */
 #define SLICES_MAX 4096      /* of holdings: some hundred units each */
 
-enum step { STEP_ACTIVITIES, STEP_UNIT, STEP_LEDGER, STEP_LOOK, STEP_ENTRIES, STEP_HOLDINGS, STEP_END };
+enum step { STEP_ACTIVITIES, STEP_UNIT, STEP_LEDGER, STEP_STORY, STEP_PAYMENT, STEP_LOOK, STEP_ENTRIES, STEP_HOLDINGS, STEP_END };
 
 struct explain_work {
     struct explain *explain;
@@ -185,23 +187,87 @@ static void got_unit(struct explain_work *w, const struct units_answer *answer)
     fact(w, 0, "postgresql", "unknown", "there is no such unit");
 }
 
+/* How it stands; how it came about is the story's. */
 static void order_facts(struct explain_work *w, const struct order *o)
 {
-    char text[TOKEN_TEXT + 1];
-    fact(w, o->created_ms, "postgresql", "order created", STR_FMT " for " STR_FMT ", unit %s, %lld " STR_FMT, STR_ARG(o->order), STR_ARG(o->user),
-         token_text(o->token, text), (long long)o->amount, STR_ARG(o->currency));
-    if (o->paid_ms != 0)
-        fact(w, o->paid_ms, "postgresql", "order paid", STR_FMT, STR_ARG(o->order));
-    if (o->canceled_ms != 0)
-        fact(w, o->canceled_ms, "postgresql", "order canceled", STR_FMT, STR_ARG(o->order));
     if (o->state == ORDER_CREATED && o->pay_deadline_ms != 0)
         fact(w, o->pay_deadline_ms, "postgresql", "pay deadline", "until then it may be paid");
     fact(w, 0, "postgresql", "order", STR_FMT " is %s", STR_ARG(o->order), order_state_name(o->state));
 }
 
+static const char *because(enum reason why, char out[64])
+{
+    snprintf(out, 64, "%s%s", why != REASON_OK ? ", because " : "", why != REASON_OK ? reason_word(why) : "");
+    return out;
+}
+
+static void story_fact(struct explain_work *w, const struct story_event *e)
+{
+    char token[TOKEN_TEXT + 1], why[64];
+    const char *unit = token_text(e->token, token), *cause = because(e->why, why);
+    switch (e->kind) {
+    case STORY_DECIDED:
+        fact(w, e->at_ms, "postgresql", "verdict", STR_FMT " of " STR_FMT " is %s%s, %s", STR_ARG(e->reservation), STR_ARG(e->user), reason_word(e->outcome), cause, unit);
+        break;
+    case STORY_CREATED:
+        fact(w, e->at_ms, "postgresql", "order created", STR_FMT " for " STR_FMT ", unit %s, %lld " STR_FMT, STR_ARG(e->order), STR_ARG(e->user), unit, (long long)e->amount, STR_ARG(e->currency));
+        break;
+    case STORY_PAID:
+        fact(w, e->at_ms, "postgresql", "order paid", STR_FMT " by payment " STR_FMT, STR_ARG(e->order), STR_ARG(e->payment));
+        break;
+    case STORY_CANCELED:
+        fact(w, e->at_ms, "postgresql", "order canceled", STR_FMT "%s", STR_ARG(e->order), cause);
+        break;
+    case STORY_CONSUMED:
+        fact(w, e->at_ms, "postgresql", "unit taken", "%s by " STR_FMT, unit, STR_ARG(e->reservation));
+        break;
+    case STORY_RETURNED:
+    case STORY_FREED:
+        fact(w, e->at_ms, "postgresql", "unit back", "as %s, %s " STR_FMT "%s", unit, e->kind == STORY_FREED ? "from the order of" : "unsold by", STR_ARG(e->reservation), cause);
+        break;
+    case STORY_RAISED:
+        fact(w, e->at_ms, "postgresql", "unit raised", "to %s%s", unit, cause);
+        break;
+    case STORY_RESTOCKED:
+        fact(w, e->at_ms, "postgresql", "on sale again", "%s was given back to Redis", unit);
+        break;
+    case STORY_PAYMENT_HEARD:
+        fact(w, e->at_ms, "postgresql", "payment", STR_FMT " of " STR_FMT ": %s, %lld " STR_FMT " by " STR_FMT ": %s%s", STR_ARG(e->payment), STR_ARG(e->order), payment_result_name(e->result),
+             (long long)e->amount, STR_ARG(e->currency), STR_ARG(e->detail), reason_word(e->outcome), cause);
+        break;
+    case STORY_REFUND:
+        fact(w, e->at_ms, "postgresql", "refund", "of " STR_FMT ", %lld " STR_FMT ": asked for%s; %s", STR_ARG(e->payment), (long long)e->amount, STR_ARG(e->currency), cause,
+             refund_status_name(e->refund));
+        break;
+    case STORY_REVIEW:
+        fact(w, e->at_ms, "postgresql", "review", STR_FMT " was opened%s", STR_ARG(e->review), cause);
+        break;
+    case STORY_RESOLVED:
+        fact(w, e->at_ms, "postgresql", "review decided", STR_FMT ": %s%s; " STR_FMT, STR_ARG(e->review), reason_word(e->outcome), cause, STR_ARG(e->detail));
+        break;
+    case STORY_KINDS:
+        break;
+    }
+}
+
+static void got_story(struct explain_work *w, const struct story_answer *a)
+{
+    if (a->count == 0)
+        return;
+    w->explain->known = true;
+    if (w->step == STEP_PAYMENT)
+        w->explain->kind = "payment";
+    for (size_t i = 0; i < a->count; i++)
+        story_fact(w, &a->events[i]);
+    if (a->count == STORY_MOST) {
+        w->explain->complete = false;
+        fact(w, a->events[0].at_ms, "postgresql", "more", "what happened before this is not told here");
+    }
+}
+
 static void got_ledger(struct explain_work *w, const struct ledger_look_answer *a)
 {
-    char text[TOKEN_TEXT + 1];
+    char text[64];
     w->explain->known = true;
     if (a->decided || a->has_order) {
         learn(w, &w->user, a->has_order ? a->order.user : a->what.user);
@@ -211,11 +277,11 @@ static void got_ledger(struct explain_work *w, const struct ledger_look_answer *
         if (w->token.unit == 0)
             w->token = a->has_order ? a->order.token : a->what.token;
     }
+    if (a->decided && a->verdict.superseded_by.len > 0)
+        fact(w, a->decided_ms, "postgresql", "superseded", STR_FMT ": " STR_FMT " has the order instead", STR_ARG(a->what.reservation), STR_ARG(a->verdict.superseded_by));
     if (a->decided)
-        fact(w, a->decided_ms, "postgresql", "verdict", STR_FMT " is %s%s%s, request " STR_FMT " of " STR_FMT ", %s%s" STR_FMT, STR_ARG(a->what.reservation),
-             reason_word(a->verdict.outcome), a->verdict.why != REASON_OK ? " because " : "", a->verdict.why != REASON_OK ? reason_word(a->verdict.why) : "",
-             STR_ARG(a->what.request), STR_ARG(a->what.user), token_text(a->what.token, text), a->verdict.superseded_by.len > 0 ? ", superseded by " : "",
-             STR_ARG(a->verdict.superseded_by));
+        fact(w, 0, "postgresql", "request", STR_FMT " of " STR_FMT " is reservation " STR_FMT ": %s%s", STR_ARG(a->what.request), STR_ARG(a->what.user), STR_ARG(a->what.reservation),
+             reason_word(a->verdict.outcome), because(a->verdict.why, text));
     if (a->has_order)
         order_facts(w, &a->order);
     if (a->parked)
@@ -313,6 +379,10 @@ static void took(struct explain_work *w, enum reason reason, const void *result)
         else
             unknown(w, "postgresql", "verdict and order", reason);
         break;
+    case STEP_STORY:
+    case STEP_PAYMENT:
+        reason == REASON_OK ? got_story(w, result) : unknown(w, "postgresql", "the story", reason);
+        break;
     case STEP_LOOK:
         if (reason == REASON_OK)
             got_look(w, result);
@@ -358,6 +428,27 @@ static bool ask_ledger(struct explain_work *w)
     return true;
 }
 
+/* The widest story that the id has: of a unit all who ever had it, of a user all he did, else of what it names. */
+static bool ask_story(struct explain_work *w)
+{
+    struct story_ask ask = {.limit = STORY_MOST, .activity = w->activity};
+    const char *kind = w->explain->kind;
+    if (!kind)
+        return false;
+    if (strcmp(kind, "unit") == 0)
+        ask.by = STORY_UNIT, ask.unit = w->token.unit;
+    else if (strcmp(kind, "user") == 0)
+        ask.by = STORY_USER, ask.id = w->user;
+    else if (w->order.len > 0)
+        ask.by = STORY_ORDER, ask.id = w->order;
+    else if (w->reservation.len > 0)
+        ask.by = STORY_RESERVATION, ask.id = w->reservation;
+    else
+        return false;
+    ledger_story(w->explain->ports->ledger, &ask, &w->waiter);
+    return true;
+}
+
 static bool ask(struct explain_work *w)
 {
     struct ports *p = w->explain->ports;
@@ -372,8 +463,15 @@ static bool ask(struct explain_work *w)
         return true;
     case STEP_LEDGER:
         return ask_ledger(w);
+    case STEP_STORY:
+        return ask_story(w);
+    case STEP_PAYMENT:    /* a name that says nothing by itself, and is no user's who has anything */
+        if (!w->explain->kind || strcmp(w->explain->kind, "user") != 0 || w->explain->known)
+            return false;
+        ledger_story(p->ledger, &(struct story_ask){.by = STORY_PAYMENT, .id = w->user, .limit = STORY_MOST}, &w->waiter);
+        return true;
     case STEP_LOOK:
-        if (!w->activity_known || w->user.len == 0)
+        if (!w->activity_known || w->user.len == 0 || (w->explain->kind && strcmp(w->explain->kind, "payment") == 0))
             return false;
         store_look(p->store, &(struct look_ask){.bucket = bucket_of(w), .user = w->user}, &w->waiter);
         return true;

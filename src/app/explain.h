@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * explain.h: what is known of an id, by whom, in time order. The id may name a reservation, message, order, unit (token_… or a plain
- * number), request or user. PostgreSQL has the last word, Redis knows what is under way; a part that could not be asked is said to be
+ * number), request, user or payment: who had a unit when, why it came back, what was paid and what was given back. PostgreSQL has the last word, Redis knows what is under way; a part that could not be asked is said to be
  * unknown, and so is what nobody wrote down. */
 #pragma once
 #include "arena.h"
@@ -22,7 +22,7 @@ struct explain {
     void (*done)(struct explain *);
 
     /* out, valid until explain_free */
-    const char *kind;             /* "reservation", "order", "unit", "request", "user"; NULL: it cannot be told what it names */
+    const char *kind;             /* "reservation", "order", "unit", "request", "user", "payment"; NULL: it cannot be told what it names */
     const struct explain_fact *facts;    /* in time order, those without a time first */
     size_t fact_count;
     bool known;                   /* a store knows something of it */

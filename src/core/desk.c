@@ -58,6 +58,8 @@ void desk_stop(struct desk *d)
 
 void desk_free(struct desk *d)
 {
+    counter_stop(&d->pays);
+    counter_stop(&d->cancels);
     soldout_free(&d->soldout);
     incarnation_free(&d->guard);
     publisher_free(&d->publisher);
