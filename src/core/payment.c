@@ -145,7 +145,8 @@ static void canceled(struct counter_call *call, enum reason reason)
         if (call->canceled.outcome == REASON_CANCELED && call->canceled.fresh)
             metric_add(METRIC_CANCELED, REASON_CANCELED, 1);
     }
-    p->reason = reason == REASON_OK ? call->canceled.outcome : unanswered(reason);
+    reason = reason == REASON_OK ? call->canceled.outcome : unanswered(reason);
+    p->reason = reason == REASON_ENGINE_BUSY ? REASON_OVERLOADED : reason;    /* somebody holds the order at this moment: nothing happened */
     p->done(p);
 }
 

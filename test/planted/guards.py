@@ -40,15 +40,15 @@ GUARDS = [
      "ON b.outbox_id = f.id AND b.version = f.version\n", "ON b.outbox_id = f.id\n", ["contract_ledger_postgres", "contract_ledger_twin"]),
     # ---- (c) the relay
     ("a row is finished only when its effect is known", "src/core/relay.c",
-     "        if (last && whole)\n", "        if (last)\n", ["core_workers", "core_bounds", "road_memory", "sim_seeds"]),
+     "        if (last && whole)\n", "        if (last)\n", ["core_workers", "core_bounds", "road_memory"]),
     ("an answer without a verdict is no effect", "src/core/relay.c",
-     "    return reason_fate(reason) == FATE_DONE || (kind", "    return reason_fate(reason) != FATE_REFUSED || (kind", ["core_workers", "road_memory", "sim_seeds"]),
+     "    return reason_fate(reason) == FATE_DONE || (kind", "    return reason_fate(reason) != FATE_REFUSED || (kind", ["core_workers", "road_memory"]),
     ("a unit that has moved on is not returned", "src/core/relay.c",
-     "    if (o->stale) {\n", "    if (false) {\n", ["core_workers", "road_memory", "sim_seeds"]),
+     "    if (o->stale) {\n", "    if (false) {\n", ["core_workers", "road_memory"]),
     # ---- others that decide
     ("sold out needs two rounds without a return between", "src/core/soldout.c",
      "sold &= w->now[b].restocks == w->then[b].restocks ? w->now[b].empty & w->then[b].empty : 0;", "sold &= w->now[b].empty & w->then[b].empty;",
-     ["core_desk", "sim_seeds"]),
+     ["core_desk"]),
     ("a made-up id is refused", "src/core/ident.c",
      "        ours |= check_of(keys->check[i], &id) == check_in(&id);\n", "        ours |= true || check_of(keys->check[i], &id) == check_in(&id);\n", ["core_names"]),
 ]

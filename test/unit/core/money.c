@@ -13,6 +13,7 @@
 #include "check.h"
 #include "fake.h"
 #include "hint.h"
+#include "json.h"
 #include "log.h"
 #include "payment.h"
 #include "relay.h"
@@ -35,6 +36,8 @@ static void desk_end(void)
     desk_free(&d);
     fake_end(&k);
 }
+
+static void is_queried(struct query *q) { (void)q; }
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -159,6 +162,38 @@ static void who_has_gone_is_not_told(void **state)
     desk_end();
 }
 
+/* Bounds: a hundred orders a second are looked up for reservations that the store calls ORDERED; the rest is shown without. */
+static void orders_looked_up_a_second(void **state)
+{
+    (void)state;
+    static struct query all[150];
+    static char names[150][IDENT_ID_TEXT];
+    size_t dressed = 0;
+    desk_begin(8);
+    desk_start(&d);
+    fake_pass(&k, 100);
+    size_t before = k.calls[FAKE_LEDGER_LOOK];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_ORDERED, 1000);
+    k.ledger_look = REASON_OK;
+    k.looked = (struct ledger_look_answer){.decided = true, .verdict.outcome = REASON_ORDERED, .has_order = true, .order = {.user = str_lit("user"), .state = ORDER_PAID, .pay_deadline_ms = 5}};
+    ident_write(k.entry.ident, IDENT_RESERVATION, names[0]);
+    k.looked.what.reservation = (struct str){names[0], IDENT_ID_TEXT};
+    for (size_t i = 0; i < countof(all); i++) {
+        ident_write(k.entry.ident, IDENT_RESERVATION, names[i]);
+        all[i] = (struct query){.by = QUERY_RESERVATION, .id = {names[i], IDENT_ID_TEXT}, .user = str_lit("user"), .done = is_queried};
+        assert_false(query_start(&d, &all[i]));
+    }
+    fake_pass(&k, 100);
+    for (size_t i = 0; i < countof(all); i++) {
+        assert_int_equal(all[i].reason, REASON_OK);
+        assert_int_equal(all[i].view.status, RESERVATION_ORDERED);
+        dressed += all[i].view.has_order && all[i].view.order_state == ORDER_PAID;
+    }
+    assert_int_equal(dressed, 100);
+    assert_int_equal(k.calls[FAKE_LEDGER_LOOK] - before, 100);
+    desk_end();
+}
+
 /* ---- cancels ----------------------------------------------------------------------------------------------------------------------------------- */
 
 static bool canceled;
@@ -185,6 +220,11 @@ static void a_cancel_is_its_users(void **state)
     assert_false(payment_cancel_start(&d, &mine));
     fake_pass(&k, 20);
     assert_true(canceled && mine.reason == REASON_ORDER_PAID);
+    k.canceled = REASON_ENGINE_BUSY;    /* another call holds the order at this moment: the user is told to come again */
+    canceled = false;
+    assert_false(payment_cancel_start(&d, &mine));
+    fake_pass(&k, 1000);
+    assert_true(canceled && mine.reason == REASON_OVERLOADED);
     desk_end();
 }
 
@@ -349,6 +389,25 @@ static void whatever_fails_the_sweep_goes_on(void **state)
         }
 }
 
+/* Bounds: as many as one look holds, and the next look at once while there are more. */
+static void looks_of_the_sweep(void **state)
+{
+    (void)state;
+    struct sweep_options o = sweep_options_default();
+    fake_init(&k);
+    for (size_t i = 0; i < 8; i++)
+        k.overdues[i].order = str_lit("ord_1");
+    k.overdue_count = 8;
+    o.batch = 2;
+    o.every_ms = 10000;
+    assert_true(sweep_init(&s, &k.ledger, &k.clock.clock, &k.random.random, o));
+    sweep_start(&s);
+    fake_pass(&k, 16000);
+    assert_int_equal(k.cancels, 8);
+    assert_int_equal(k.calls[FAKE_CANCEL], 4);
+    sweep_end();
+}
+
 static void a_hint_is_a_look(void **state)
 {
     (void)state;
@@ -453,6 +512,38 @@ static void a_refund_stays_until_it_is_given(void **state)
     }
 }
 
+/* Bounds: a claim of orders that end at a dozen different moments sends eight timer messages, each alone and for its second. */
+static void timer_messages_of_a_claim(void **state)
+{
+    (void)state;
+    static char bodies[12][160];
+    struct relay_options o = relay_options_default();
+    fake_init(&k);
+    for (size_t i = 0; i < 12; i++) {
+        char at[TIME_TEXT + 1] = "";
+        time_write(clock_now_ms(&k.clock.clock) + 900000 + 1000 * (int64_t)(i / 2 * 2), at);
+        snprintf(bodies[i], sizeof bodies[i], "{\"event\":\"ORDER_CREATED\",\"amount\":1,\"pay_deadline\":\"%s\"}", at);
+        k.rows[i] = (struct outbox_row){.row = (int64_t)i + 1, .version = 1, .kind = OUTBOX_EVENT, .topic_key = str_lit("ord_1"), .body = str_of(bodies[i])};
+    }
+    k.row_count = 12;
+    o.lanes = 1;
+    struct relay *r = relay_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &o);
+    relay_start(r);
+    fake_pass(&k, 100);
+    assert_int_equal(k.sent, 12 + 6);    /* two orders share a second */
+    for (size_t i = 0; i < 12; i++) {
+        char at[TIME_TEXT + 1] = "";
+        time_write(clock_now_ms(&k.clock.clock) + 900000 + 1000 * (int64_t)i, at);
+        snprintf(bodies[i], sizeof bodies[i], "{\"event\":\"ORDER_CREATED\",\"amount\":1,\"pay_deadline\":\"%s\"}", at);
+        k.rows[i].body = str_of(bodies[i]);
+        k.row_done[i] = false;
+    }
+    k.sent = 0;
+    fake_pass(&k, 100);
+    assert_int_equal(k.sent, 12 + 8);
+    relay_end(r);
+}
+
 int main(void)
 {
     log_level_set(LEVEL_FATAL);
@@ -462,7 +553,8 @@ int main(void)
         cmocka_unit_test(what_is_overdue_is_cancelled), cmocka_unit_test(what_the_channel_knows_is_told_first),
         cmocka_unit_test(who_has_paid_is_spared_until_the_ledger_knows), cmocka_unit_test(a_silent_channel_keeps_no_unit),
         cmocka_unit_test(questions_to_a_silent_channel), cmocka_unit_test(a_jump_of_the_clock_pauses_the_sweep), cmocka_unit_test(a_drift_is_no_jump),
-        cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(a_hint_is_a_look), cmocka_unit_test(hints_are_heard_from_the_end_on),
+        cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(looks_of_the_sweep), cmocka_unit_test(orders_looked_up_a_second), cmocka_unit_test(timer_messages_of_a_claim),
+        cmocka_unit_test(a_hint_is_a_look), cmocka_unit_test(hints_are_heard_from_the_end_on),
         cmocka_unit_test(a_refund_is_done_when_the_channel_says_so), cmocka_unit_test(a_refund_stays_until_it_is_given)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
