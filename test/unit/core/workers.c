@@ -506,6 +506,83 @@ static void the_janitor_sees_what_went_back(void **state)
     janitor_close(j);
 }
 
+static struct activity numbered(uint16_t number)
+{
+    struct activity a = k.activity;
+    a.number = number;
+    return a;
+}
+
+/* Eight places: of nine buckets the one not asked longest is forgotten, and its next answer believed, however old. */
+static void the_longest_unasked_is_forgotten(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct incarnation_guard g;
+    assert_true(incarnation_init(&g, &k.store, (struct incarnation_options){.buckets = 8, .call_ms = 500}));
+    for (uint16_t n = 1; n <= 9; n++) {
+        struct activity a = numbered(n);
+        assert_true(incarnation_answered(&g, &a, 0, incarnation_ask(&g, &a, 0), 100, true));
+    }
+    struct activity first = numbered(1), last = numbered(9);
+    assert_false(incarnation_answered(&g, &last, 0, incarnation_ask(&g, &last, 0), 100, true));
+    assert_true(incarnation_answered(&g, &first, 0, incarnation_ask(&g, &first, 0), 50, true));
+    fake_pass(&k, 10);
+    incarnation_free(&g);
+    fake_end(&k);
+}
+
+/* Answers may overtake each other: only what was asked after something had been seen may not be older than that. */
+static void answers_may_overtake_each_other(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct incarnation_guard g;
+    struct activity a = numbered(1);
+    assert_true(incarnation_init(&g, &k.store, incarnation_options_default()));
+    struct incarnation_asked one = incarnation_ask(&g, &a, 0), two = incarnation_ask(&g, &a, 0);
+    assert_true(incarnation_answered(&g, &a, 0, two, 8, true) && incarnation_answered(&g, &a, 0, one, 7, true));
+    struct incarnation_asked three = incarnation_ask(&g, &a, 0), look = incarnation_ask(&g, &a, 0);
+    assert_true(incarnation_answered(&g, &a, 0, look, 8, false));    /* a look counts nothing */
+    k.incarnation = "fake-2";                                        /* what was asked of another server says nothing of this one */
+    (void)incarnation_ask(&g, &a, 0);
+    assert_true(incarnation_answered(&g, &a, 0, three, 1, true));
+    assert_int_equal(k.calls[FAKE_CLOSE], 0);
+    incarnation_free(&g);
+    fake_end(&k);
+}
+
+static void eight_closings_and_eight_healings_at_once(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct incarnation_guard g;
+    struct healer h;
+    k.incarnation = "fake-2";
+    k.heals = 100;
+    assert_true(incarnation_init(&g, &k.store, incarnation_options_default()));
+    assert_true(healer_init(&h, &k.store, &k.ledger, &k.clock.clock, healer_options_default()));
+    for (uint8_t n = 0; n < 9; n++) {
+        struct activity a = numbered((uint16_t)(n + 1));
+        struct bucket b = {str_lit("act"), 1, n};
+        incarnation_close(&g, &a, 0);
+        incarnation_close(&g, &a, 0);    /* it is under way */
+        healer_want(&h, &b, str_lit("fake-2/1"));
+        healer_want(&h, &b, str_lit("fake-2/1"));
+    }
+    assert_int_equal(k.calls[FAKE_CLOSE], INCARNATION_CLOSES);
+    assert_int_equal(k.calls[FAKE_HEAL], 8);
+    assert_int_equal(h.busy, 8);
+    healer_drain(&h);
+    fake_pass(&k, 1000);
+    assert_true(healer_idle(&h) && incarnation_idle(&g));
+    healer_want(&h, &(struct bucket){str_lit("act"), 1, 0}, str_lit("fake-2/1"));    /* it is going */
+    assert_true(healer_idle(&h));
+    healer_free(&h);
+    incarnation_free(&g);
+    fake_end(&k);
+}
+
 static void whatever_fails_the_janitor_goes_on(void **state)
 {
     (void)state;
@@ -766,6 +843,8 @@ int main(void)
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
         cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(the_janitor_sees_what_went_back),
+        cmocka_unit_test(the_longest_unasked_is_forgotten), cmocka_unit_test(answers_may_overtake_each_other),
+        cmocka_unit_test(eight_closings_and_eight_healings_at_once),
         cmocka_unit_test(whatever_fails_the_janitor_goes_on),
         cmocka_unit_test(an_activity_goes_through_its_life), cmocka_unit_test(a_half_warmed_activity_is_not_opened),
         cmocka_unit_test(whatever_fails_a_move_ends_once_and_can_be_repeated), cmocka_unit_test(each_unit_is_found_by_its_name),
