@@ -6,6 +6,8 @@
 
 #include "check.h"
 #include "json.h"
+#include "public_api.h"
+#include "redis.h"
 #include "verb.h"
 
 static const char *env_of(const char *name) { return getenv(name); }
@@ -66,6 +68,44 @@ static void write_bounds(const struct config *c, struct buf *out)
     json_close_array(out);
 }
 
+/* What an access thread takes when it starts, and never more of it (the kernel gives a page when it is first touched). */
+struct memory_row {
+    const char *what;
+    size_t bytes;
+};
+#define MEMORY_ROWS 5
+static void memory_of(const struct config *c, struct memory_row out[MEMORY_ROWS])
+{
+    struct desk_options o = desk_options_default();
+    out[0] = (struct memory_row){"connections (http.connections)", public_api_memory(c)};
+    out[1] = (struct memory_row){"calls to Redis (redis.in_flight)", redis_memory((size_t)c->redis_in_flight)};
+    out[2] = (struct memory_row){"messages not yet confirmed", publisher_memory(o.publisher)};
+    out[3] = (struct memory_row){"states waiting to be told", settler_memory(o.settler)};
+    out[4] = (struct memory_row){"together, for each of access.threads", 0};
+    for (size_t i = 0; i < MEMORY_ROWS - 1; i++)
+        out[MEMORY_ROWS - 1].bytes += out[i].bytes;
+}
+
+static void print_memory(const struct config *c)
+{
+    struct memory_row rows[MEMORY_ROWS];
+    memory_of(c, rows);
+    puts("\nmemory of an access thread, fixed at its start");
+    for (size_t i = 0; i < MEMORY_ROWS; i++)
+        printf("%-46s %10.1f MiB\n", rows[i].what, (double)rows[i].bytes / 1048576);
+}
+
+static void write_memory(const struct config *c, struct buf *out)
+{
+    struct memory_row rows[MEMORY_ROWS];
+    memory_of(c, rows);
+    json_key(out, "access_memory");
+    json_open(out);
+    for (size_t i = 0; i < MEMORY_ROWS; i++)
+        json_member_u64(out, rows[i].what, rows[i].bytes);
+    json_close(out);
+}
+
 static void print_table(const struct config *c)
 {
     struct buf text = buf_growing(32 * 1024);
@@ -75,6 +115,7 @@ static void print_table(const struct config *c)
     }
     buf_free(&text);
     print_bounds(c);
+    print_memory(c);
 }
 
 static void print_json(const struct config *c)
@@ -93,6 +134,7 @@ static void print_json(const struct config *c)
     }
     json_close(&out);
     write_bounds(c, &out);
+    write_memory(c, &out);
     json_close(&out);
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));

@@ -812,6 +812,18 @@ static void free_api(struct public_api *a)
 
 static void on_gauges_closed(uv_handle_t *t) { free_api(t->data); }
 
+static struct http_server_config server_config(const struct config *c)
+{
+    return (struct http_server_config){.handle = handle, .refuse = server_refuses, .connections_max = (size_t)c->http_connections,
+        .limits = {.body = (size_t)c->http_body_bytes}, .idle_ms = (uint32_t)c->http_idle_ms, .arena = sizeof(struct call) + 4096 + 64};
+}
+
+size_t public_api_memory(const struct config *config)
+{
+    struct http_server_config k = server_config(config);
+    return http_server_memory(&k);
+}
+
 struct public_api *public_api_open(uv_loop_t *loop, const struct public_options *options, int *error)
 {
     struct public_api *a = calloc(1, sizeof *a);
@@ -822,9 +834,10 @@ struct public_api *public_api_open(uv_loop_t *loop, const struct public_options 
     list_init(&a->out);
     make_refusals(a);
     a->openapi = http_ready_make(200, str_lit("application/json"), (struct str){(const char *)openapi, openapi_size}, (struct str){0});
-    struct http_server_config config = {.listen = options->listen, .reuse_port = options->reuse_port, .handle = handle, .refuse = server_refuses, .owner = a,
-        .connections_max = (size_t)options->config->http_connections, .limits = {.body = (size_t)options->config->http_body_bytes},
-        .idle_ms = (uint32_t)options->config->http_idle_ms, .arena = sizeof(struct call) + 4096 + 64};
+    struct http_server_config config = server_config(options->config);
+    config.listen = options->listen;
+    config.reuse_port = options->reuse_port;
+    config.owner = a;
     a->server = may_listen(a, error) ? http_server_open(loop, &config, error) : NULL;
     if (!a->server) {
         free_api(a);

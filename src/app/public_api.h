@@ -19,6 +19,8 @@ struct public_api;
  * or payment.webhook_keys cannot be used. */
 struct public_api *public_api_open(uv_loop_t *loop, const struct public_options *options, int *error);
 int public_api_port(const struct public_api *a);
+/* Bytes that the connections of one such listener take, by its settings. */
+size_t public_api_memory(const struct config *config);
 /* Stops accepting, ends event streams, lets what is under way be answered; done(arg) once nothing is, or after `ms`. Drain the desk too
  * (desk_drain), or held queries wait their time. */
 void public_api_drain(struct public_api *a, uint32_t ms, void (*done)(void *), void *arg);

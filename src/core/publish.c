@@ -32,6 +32,8 @@ struct publisher_options publisher_options_default(void)
     return (struct publisher_options){.wait_ms = 28, .send_ms = 3000, .window_us = 0, .batch = 64, .pending = 8192, .sends = 256};
 }
 
+size_t publisher_memory(struct publisher_options o) { return o.pending * sizeof(struct publish_job) + o.sends * sizeof(struct publish_send); }
+
 static void flush(struct publisher *);
 
 static void leave(struct publish_wait *wait, enum reason reason)

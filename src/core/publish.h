@@ -54,6 +54,7 @@ struct publisher {
 /* false: no memory. The settler hears how each send ended. */
 bool publisher_init(struct publisher *, struct bus *, struct clock *, struct settler *, const struct ident_keys *, struct publisher_options);
 void publisher_free(struct publisher *);
+size_t publisher_memory(struct publisher_options);    /* bytes that publisher_init takes */
 
 /* false: full; the reservation stays RESERVED and the janitor announces it. `wait` may be NULL. */
 bool publish_start(struct publisher *, const struct publish_ask *, struct publish_wait *wait);

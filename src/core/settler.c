@@ -29,6 +29,8 @@ struct settler_options settler_options_default(void)
     return (struct settler_options){.window_us = 3000, .batch = 128, .pending = 8192, .calls = 4, .call_ms = 500, .attempts = 4, .back_off_ms = 20};
 }
 
+size_t settler_memory(struct settler_options o) { return o.pending * sizeof(struct settle_job) + o.calls * sizeof(struct settle_call); }
+
 static void flush(struct settler *);
 
 static void finish(struct settler *s, struct settle_job *job, enum reason reason)

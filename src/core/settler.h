@@ -41,6 +41,7 @@ struct settler {
 
 bool settler_init(struct settler *, struct store *, struct clock *, struct random *, struct settler_options);
 void settler_free(struct settler *);
+size_t settler_memory(struct settler_options);    /* bytes that settler_init takes */
 
 /* Copies the ask; false: full, and nothing will be told. */
 bool settler_ask(struct settler *, const struct settle_ask *);

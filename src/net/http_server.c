@@ -761,12 +761,21 @@ static struct http_server_config with_defaults(struct http_server_config k)
     return k;
 }
 
+static size_t in_cap_of(const struct http_server_config *k) { return SLACK + 2 * k->limits.head + k->limits.body + 64; }
+static size_t desk_size_of(const struct http_server_config *k) { return (DESK_HEAD + in_cap_of(k) + OUT_CAP + k->arena + 4095) & ~(size_t)4095; }
+
+size_t http_server_memory(const struct http_server_config *config)
+{
+    struct http_server_config k = with_defaults(*config);
+    return k.connections_max * (desk_size_of(&k) + sizeof(struct connection));
+}
+
 /* One piece of address space for all desks; pages are touched only when a desk is used. */
 static bool make_pools(struct http_server *s)
 {
     size_t count = s->config.connections_max;
-    s->in_cap = SLACK + 2 * s->config.limits.head + s->config.limits.body + 64;
-    s->desk_size = (DESK_HEAD + s->in_cap + OUT_CAP + s->config.arena + 4095) & ~(size_t)4095;
+    s->in_cap = in_cap_of(&s->config);
+    s->desk_size = desk_size_of(&s->config);
     s->memory_size = s->desk_size * count;
     s->memory = mmap(NULL, s->memory_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     s->connections = calloc(count, sizeof *s->connections);

@@ -40,6 +40,8 @@ struct http_server;
 /* NULL and *error = -errno where the address cannot be listened at. */
 struct http_server *http_server_open(uv_loop_t *loop, const struct http_server_config *config, int *error);
 int http_server_port(const struct http_server *s);
+/* Bytes that http_server_open takes for all connections together; pages are touched as they are first needed, and no more is taken later. */
+size_t http_server_memory(const struct http_server_config *config);
 /* Stops accepting, closes what is idle, lets what is under way be answered (with "Connection: close"), cuts what remains after
  * `ms`. Calls done(arg) once nothing is left, not before this has returned. An exchange that is still out holds it up. */
 void http_server_drain(struct http_server *s, uint32_t ms, void (*done)(void *arg), void *arg);

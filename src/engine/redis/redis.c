@@ -825,6 +825,8 @@ struct redis_options redis_options_default(void)
                                   .connect_ms = 1000, .stall_ms = 3000, .retry_first_ms = 50, .retry_most_ms = 2000};
 }
 
+size_t redis_memory(size_t in_flight) { return in_flight * sizeof(struct call) + redis_link_memory(in_flight) + ANSWER_BYTES; }
+
 static void store_free(struct redis_store *r)
 {
     for (struct batch_memory *b; (b = r->batches); free(b))

@@ -25,5 +25,7 @@ struct redis_options redis_options_default(void);
 struct store *redis_open(const struct redis_options *options);
 /* Calls in flight end as if the connection broke. Not from inside a wake. The store goes away as the loop turns; `closed` may be NULL. */
 void redis_close(struct store *store, void (*closed)(void *arg), void *arg);
+/* Bytes that redis_open takes for calls and commands, and what those grow to when every one is in use once. */
+size_t redis_memory(size_t in_flight);
 /* Connected and greeted. */
 bool redis_up(const struct store *store);

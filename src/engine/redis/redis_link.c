@@ -601,6 +601,11 @@ void redis_link_close(struct redis_link *l, void (*closed)(void *))
     uv_close((uv_handle_t *)&l->turn, handle_gone);
 }
 
+size_t redis_link_memory(size_t in_flight)
+{
+    return (in_flight + OWN_COMMANDS) * (sizeof(struct redis_command) + COMMAND_BYTES_KEPT) + (size_t)LARGE_KEPT * COMMAND_BYTES_MOST;
+}
+
 bool redis_link_up(const struct redis_link *l) { return l->state == UP; }
 
 struct str redis_link_incarnation(const struct redis_link *l)

@@ -27,6 +27,7 @@ expect 5 'auth.mode' serve --http-listen 0.0.0.0:8480
 expect 3 'no-such-file' serve --config /no-such-file
 expect 0 'redis.url  *redis://:\*\*\*@h  *flag' check-config --redis-url redis://:geheim@h
 expect 0 '"version":' version -o json
+expect 0 'together, for each of access.threads  *[1-9][0-9.]* MiB' check-config
 expect 0 'complete -o default -F _seckill' completion bash
 expect 0 '^#redis.url: ' config print
 expect 2 'do what?' activity
