@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -125,7 +126,8 @@ class Sale:
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("SECKILL_") or k in ("SECKILL_CACHE", "SECKILL_ROCKETMQ_LIB")}
         self.environ |= {"SECKILL_RUN": str(self.run), "SECKILL_BIN": str(SECKILL)} | settings
         # Ports where nobody begins to look: a server that was killed must find its own again, however many test runs there are beside this one.
-        self.environ |= {"SECKILL_STACK_POSTGRES": EXPLAINED, "SECKILL_STACK_PORT": str(random.randrange(20000, 29000, 10))}
+        self.environ |= {"SECKILL_STACK_POSTGRES": EXPLAINED, "SECKILL_STACK_PORT": str(random.randrange(20000, 29000, 10)),
+                         "SECKILL_STACK_PATIENCE": str(math.ceil(float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)))}
         if processes:
             self.environ["SECKILL_PROCESSES"] = processes
         self.process, self.extra, self.stopped = None, [], []
