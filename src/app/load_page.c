@@ -20,13 +20,26 @@ static const struct load_second *second(const struct load_stats *s, size_t i) { 
 
 /* ---- a line a second --------------------------------------------------------------------------------------------------------------------- */
 
+/* Of those that were due in that second. Where some still wait, what is known is too good: that is said. */
+static void show_latencies(struct load_page *p, const struct load_second *at)
+{
+    uint32_t known = 0;
+    for (unsigned i = 0; i < LOAD_SECOND_SLOTS; i++)
+        known += at->slots[i];
+    if (known > 0)
+        fprintf(p->out, "  p50 %.1f  p99 %.1f  max %.1f ms", ms(load_second_quantile(at, 0.5)), ms(load_second_quantile(at, 0.99)), ms(at->max_us));
+    if (known < at->due)
+        fprintf(p->out, "  (%u of these still wait)", at->due - known);
+    fputc('\n', p->out);
+}
+
 static void show_lines(struct load_page *p, const struct load_stats *s, size_t now)
 {
     for (; p->shown < now && p->shown < LOAD_SECONDS_MAX; p->shown++) {
         const struct load_second *at = second(s, p->shown);
-        fprintf(p->out, "%4zu s  due %u  answered %u  queued %u  errors %u  ordered %u  p50 %.1f  p99 %.1f  max %.1f ms  open %llu\n", p->shown + 1, at->due,
-                at->answered, at->queued, at->errors, at->ordered, ms(load_second_quantile(at, 0.5)), ms(load_second_quantile(at, 0.99)), ms(at->max_us),
-                (unsigned long long)s->pending);
+        fprintf(p->out, "%4zu s  due %u  answered %u  queued %u  errors %u  ordered %u  open %llu", p->shown + 1, at->due, at->answered, at->queued, at->errors,
+                at->ordered, (unsigned long long)s->pending);
+        show_latencies(p, at);
     }
     fflush(p->out);
 }

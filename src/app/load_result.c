@@ -30,6 +30,15 @@ static void note(struct load_result *r, enum load_threshold t, bool known, doubl
     r->missed += r->scenario->set[t] && !r->thresholds[t].kept;
 }
 
+/* Orders that hold a unit, as the audit counted them last, when all that was on its way had had time to arrive. */
+static double sold(const struct audit *a)
+{
+    double sum = 0;
+    for (size_t i = 0; i < a->sku_count; i++)
+        sum += (double)a->skus[i].o;
+    return sum;
+}
+
 static void judge_trust(struct load_result *r)
 {
     const struct load_stats *s = r->stats;
@@ -67,7 +76,7 @@ void load_result_judge(struct load_result *r)
     note(r, LOAD_THRESHOLD_ERRORS, sent > 0, percent(lost + s->errors, sent));
     note(r, LOAD_THRESHOLD_UNDECIDED, true, (double)s->undecided);
     note(r, LOAD_THRESHOLD_ANSWERED, true, r->answered_per_s);
-    note(r, LOAD_THRESHOLD_SOLD, any, any ? (double)r->audit->holding : 0);
+    note(r, LOAD_THRESHOLD_SOLD, any, any ? sold(r->audit) : 0);
     judge_trust(r);
 }
 
