@@ -273,7 +273,8 @@ struct str order_of(const struct create_order *m) { return words("ord_" STR_FMT,
 struct pay_item callback(struct str order, const char *payment, enum payment_result result, int64_t amount, const char *currency)
 {
     static int number;
-    struct pay_item item = {.webhook = words("wh_%d", ++number), .what = {.payment = words("%s", payment), .order = order, .result = result, .amount = amount,
+    number++;
+    struct pay_item item = {.webhook = words("wh_%d", number), .what = {.payment = words("%s", payment), .order = order, .result = result, .amount = amount,
                             .currency = words("%s", currency), .channel = str_lit("card"), .occurred_ms = 1796083200000 + number}};
     item.body = words("{\"number\":%d,\"payment_id\":\"%s\",\"order_id\":\"" STR_FMT "\"}", number, payment, STR_ARG(order));
     sha256(item.body, item.digest);
