@@ -138,6 +138,7 @@ static void open_janitor(struct roles *r)
     struct ports *p = r->options.ports;
     struct janitor_options o = janitor_options_default();
     o.auditor.every_ms = (uint32_t)r->options.config->audit_every_ms;
+    o.auditor.share = (uint32_t)r->options.config->audit_share;
     o.auditor.missing_ms = (uint32_t)r->options.config->audit_missing_ms;
     o.sweep.channel = p->channel;
     r->janitor = janitor_new(p->store, p->bus, p->ledger, p->clock, p->random, &r->keys, &o);

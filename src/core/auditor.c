@@ -19,7 +19,7 @@ struct auditor_missing {
 
 struct auditor_options auditor_options_default(void)
 {
-    return (struct auditor_options){.every_ms = 30000, .rest_times = 20, .missing_ms = 600000, .call_ms = 60000, .missing = 1024,
+    return (struct auditor_options){.every_ms = 30000, .share = 5, .missing_ms = 600000, .call_ms = 60000, .missing = 1024,
                                     .conservation = conservation_options_default()};
 }
 
@@ -90,7 +90,7 @@ static void activity_end(struct auditor *a, bool good)
     a->facts.failed += !good;
     metric_add(METRIC_AUDITS, 0, good);
     uint64_t spent = clock_mono_us(a->clock) - a->began_us;
-    rest(a, (spent > a->waited_us ? spent - a->waited_us : 0) * a->options.rest_times + 1000);
+    rest(a, (spent > a->waited_us ? spent - a->waited_us : 0) * (100 - a->options.share) / a->options.share + 1000);
 }
 
 /* ---- mending ------------------------------------------------------------------------------------------------------------------------ */
@@ -249,7 +249,7 @@ static void judge(struct auditor *a)
 bool auditor_init(struct auditor *a, struct store *store, struct ledger *ledger, struct clock *clock, struct random *random, const struct catalog *catalog,
                   struct auditor_options options)
 {
-    check(options.missing > 0);
+    check(options.missing > 0 && options.share > 0 && options.share <= 100);
     *a = (struct auditor){.store = store, .ledger = ledger, .clock = clock, .random = random, .catalog = catalog, .options = options, .at = SIZE_MAX};
     a->missing = calloc(options.missing, sizeof *a->missing);
     a->items = calloc(LEDGER_BATCH_MAX, sizeof *a->items);

@@ -5,7 +5,7 @@
  * cannot be attributed is mended by its cause: a copy that should not be is told what stands; a unit that nobody has claimed in look after look, until
  * every message that may name it has had its time, comes back under a new generation. Nothing is ever copied from one store over the other.
  *
- * Any number may run: whatever they do is conditional on what they saw. Each rests so long that it costs a twentieth of its time at most. */
+ * Any number may run: whatever they do is conditional on what they saw. Each rests so long that it works a twentieth of its time at most. */
 #pragma once
 #include "catalog.h"
 #include "conservation.h"
@@ -13,7 +13,7 @@
 
 struct auditor_options {
     uint32_t every_ms;               /* between two rounds over all activities; 30000; 0: never */
-    uint32_t rest_times;             /* after a count, rest at least so many times as long as it took; 20 */
+    uint32_t share;                  /* percent of the time that it may work; 5: after a count it rests nineteen times as long as that took */
     uint32_t missing_ms;             /* nobody has claimed a unit for so long: it comes back; 600000, when a person has every message older (protocol §6) */
     uint32_t call_ms;                /* budget of one call to the ledger; 60000 */
     size_t missing;                  /* units remembered as missing; 1024. More wait for their turn */

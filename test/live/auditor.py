@@ -7,10 +7,10 @@ sys.dont_write_bytecode = True    # the checkout stays clean
 
 from sale import Sale, right, same, tell, until
 
-# Not to wait for ten minutes; a count every 300 ms, and a unit that nobody claims for 1.5 s comes back.
-FAST = {"SECKILL_AUDIT_EVERY_MS": "300", "SECKILL_AUDIT_MISSING_MS": "1500"}
+# Not to wait for ten minutes: a count every 300 ms, half of its time, and a unit that nobody claims for 1.5 s comes back.
+FAST = {"SECKILL_AUDIT_EVERY_MS": "300", "SECKILL_AUDIT_MISSING_MS": "1500", "SECKILL_AUDIT_SHARE": "50"}
 ROUNDS, CROWD = 10, 5000
-LONG = 150    # the auditor rests twenty times as long as it works, and a busy machine makes its work long
+LONG = 150    # a busy machine makes its work long
 
 
 def generation(sale, unit):
@@ -106,7 +106,8 @@ def under_way(sale):
 
 def a_rule_is_broken(sale):
     """A ledger that breaks a rule of safety: the sale is paused, winners are still answered, and it stays so until the cause is gone"""
-    sale.activity("broken", 5)
+    sale.activity("broken", 1000)
+    strangers = (f"stranger{i}" for i in range(900))
     first = sale.ordered("broken", "ann")
     sale.drain()
     past = "set session_replication_role = replica;\n"
@@ -115,7 +116,7 @@ def a_rule_is_broken(sale):
     def paused():
         return sale.admin("GET", "/broken")["state"] == "PAUSED"
     until("the sale is paused", LONG, paused)
-    until("new ones are refused", 10, lambda: sale.buy("broken", "bob")["code"] == "RESERVATION_PAUSED")
+    until("new ones are refused", 30, lambda: sale.buy("broken", next(strangers))["code"] == "RESERVATION_PAUSED")
     same("a winner asks again", sale.buy("broken", "ann")["reservation_id"], first)
     right("who did it, and why", sale.value("select note from audit_log where action like '%pause%' and actor = 'janitor'").startswith("H7 is broken"))
     sale.admin("POST", "/broken/resume", "")
@@ -126,10 +127,9 @@ def a_rule_is_broken(sale):
     activities = int(sale.value("select count(*) from activity where state <> 'DRAFT'"))
     until("two rounds more", LONG, lambda: audits(sale) >= seen + 2 * activities)
     same("it sells", sale.admin("GET", "/broken")["state"], "OPEN")
-    for user in ("bob", "cat", "dan", "eve"):
-        ordered(sale, "broken", user)
+    ordered(sale, "broken", "bob")
     sale.drain()
-    sale.proved("broken", sold=5)
+    sale.proved("broken")
 
 
 if __name__ == "__main__":
@@ -137,4 +137,5 @@ if __name__ == "__main__":
     running.janitor_port = Sale.free_port()
     running.serve("janitor", SECKILL_HEALTH_LISTEN=f"127.0.0.1:{running.janitor_port}")
     until("the janitor can be asked", 20, lambda: Sale.listens(running.janitor_port))
-    sys.exit(tell(running, [nobody_claims_it, a_copy_of_a_sold_one, an_old_copy, under_way, a_rule_is_broken]))
+    only = [s for s in (nobody_claims_it, a_copy_of_a_sold_one, an_old_copy, under_way, a_rule_is_broken) if sys.argv[1:] in ([], [s.__name__])]
+    sys.exit(tell(running, only))
