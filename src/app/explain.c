@@ -232,12 +232,12 @@ static void story_fact(struct explain_work *w, const struct story_event *e)
         fact(w, e->at_ms, "postgresql", "on sale again", "%s was given back to Redis", unit);
         break;
     case STORY_PAYMENT_HEARD:
-        fact(w, e->at_ms, "postgresql", "payment", STR_FMT " of " STR_FMT ": %s, %lld " STR_FMT " by " STR_FMT ": %s%s", STR_ARG(e->payment), STR_ARG(e->order), payment_result_name(e->result),
-             (long long)e->amount, STR_ARG(e->currency), STR_ARG(e->detail), reason_word(e->outcome), cause);
+        fact(w, e->at_ms, "postgresql", "payment", STR_FMT " of " STR_FMT ": %s, %lld " STR_FMT "%s" STR_FMT ": %s%s", STR_ARG(e->payment), STR_ARG(e->order), payment_result_name(e->result),
+             (long long)e->amount, STR_ARG(e->currency), e->detail.len > 0 ? " by " : "", STR_ARG(e->detail), reason_word(e->outcome), cause);
         break;
     case STORY_REFUND:
-        fact(w, e->at_ms, "postgresql", "refund", "of " STR_FMT ", %lld " STR_FMT ": asked for%s; %s", STR_ARG(e->payment), (long long)e->amount, STR_ARG(e->currency), cause,
-             refund_status_name(e->refund));
+        fact(w, e->at_ms, "postgresql", "refund", "of " STR_FMT ", %lld " STR_FMT ": %s%s", STR_ARG(e->payment), (long long)e->amount, STR_ARG(e->currency),
+             e->refund == REFUND_DONE ? "DONE, given back" : "REQUESTED", e->refund == REFUND_DONE ? "" : cause);
         break;
     case STORY_REVIEW:
         fact(w, e->at_ms, "postgresql", "review", STR_FMT " was opened%s", STR_ARG(e->review), cause);

@@ -126,12 +126,13 @@ static void begin(struct process *p)
         order_start(p->order);
     } else if (p->role == TRIAL_RELAY) {
         struct relay_options o = relay_options_default();
-        o.batch = 1 + (size_t)(t->options.seed / 16 % 24), o.lanes = 2, o.hold_ms = 4000, o.call_ms = 2000;
+        o.batch = 1 + (size_t)(t->options.seed / 16 % 24), o.lanes = 2, o.hold_ms = 4000, o.call_ms = 2000, o.channel = &p->channel.channel;
         p->relay = relay_new(s, b, l, c, r, &t->keys, &o);
         relay_start(p->relay);
     } else if (p->role == TRIAL_JANITOR) {
         struct janitor_options o = janitor_options_default();
         o.catalog = small.catalog, o.settler = small.settler, o.publisher = small.publisher, o.jobs = 64, o.overdue_ms = 20000;
+        o.sweep.channel = &p->channel.channel, o.sweep.pause_ms = 20000;
         p->janitor = janitor_new(s, b, l, c, r, &t->keys, &o);
         janitor_start(p->janitor);
     } else {
@@ -145,6 +146,7 @@ static void end(struct process *p)
 {
     if (p->role == TRIAL_ACCESS) {
         trial_people_cut(p->trial, p);
+        trial_money_cut(p->trial, p);
         desk_free(&p->desk);
     } else if (p->role == TRIAL_ADMIN) {
         for (size_t i = 0; i < p->trial->sale_count; i++) {
@@ -182,7 +184,7 @@ static void rises(struct waiter *w, enum reason reason, const void *result)
 void trial_die(struct process *p, uint64_t back_us)
 {
     struct trial *t = p->trial;
-    struct sim_calls *all[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
+    struct sim_calls *all[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls, &p->channel.calls};
     if (!p->up)
         return;
     trial_line(t, "%-9s dies", p->name);
@@ -200,7 +202,7 @@ void trial_die(struct process *p, uint64_t back_us)
 
 void trial_freeze(struct process *p, bool frozen)
 {
-    struct sim_calls *all[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
+    struct sim_calls *all[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls, &p->channel.calls};
     if (p->frozen == frozen)
         return;
     trial_line(p->trial, "%-9s %s", p->name, frozen ? "is stopped" : "goes on");
@@ -210,7 +212,7 @@ void trial_freeze(struct process *p, bool frozen)
         sim_calls_freeze(all[i], frozen);
 }
 
-void trial_weather(struct process *p, struct sim_weather w) { p->store.calls.weather = p->bus.calls.weather = p->ledger.calls.weather = w; }
+void trial_weather(struct process *p, struct sim_weather w) { p->store.calls.weather = p->bus.calls.weather = p->ledger.calls.weather = p->channel.calls.weather = w; }
 
 static void process_make(struct trial *t, enum trial_role role, unsigned number)
 {
@@ -223,6 +225,7 @@ static void process_make(struct trial *t, enum trial_role role, unsigned number)
     sim_store_open(&p->store, &t->stock, &t->redis.clock);
     sim_bus_open(&p->bus, &t->bus, &t->broker.clock);
     sim_ledger_open(&p->ledger, &t->books, &t->postgres.clock);
+    sim_channel_open(&p->channel, &t->till, &t->clock.clock);
     struct sim_calls *calls[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
     for (size_t i = 0; i < countof(calls); i++) {
         p->eyes[i] = (struct eye){.witness.see = seen, .process = p, .engine = "sbl"[i]};
@@ -306,7 +309,7 @@ static void sale_make(struct trial *t, unsigned number)
     }
     struct activity_create ask = {.actor = str_lit("trial"),
         .activity = {.activity = str_of(s->name), .title = str_of(s->name), .buckets = s->buckets, .starts_ms = TRIAL_START_MS - 60000,
-                     .ends_ms = TRIAL_START_MS + 24 * 3600000LL, .pay_timeout_s = 900, .skus = s->skus, .sku_count = s->sku_count}};
+                     .ends_ms = TRIAL_START_MS + 24 * 3600000LL, .pay_timeout_s = trial_money_timeout_s(t), .skus = s->skus, .sku_count = s->sku_count}};
     struct made m = {.waiter.wake = is_made};
     ledger_activity_create(&admin_of(t)->ledger.ledger, &ask, &m.waiter);
     bool ended = sim_clock_run(&t->clock, done_is, &m.done, SECOND_US);
@@ -365,7 +368,7 @@ static bool live(struct trial *t, uint64_t until_us, bool (*done)(struct trial *
     return !r->broken;
 }
 
-static bool quiet(struct trial *t) { return t->done_count == t->person_count && trial_judge_quiet(t); }
+static bool quiet(struct trial *t) { return t->done_count == t->person_count && trial_money_quiet(t) && trial_judge_quiet(t); }
 
 static void calm(struct trial *t)
 {
@@ -419,6 +422,7 @@ static void worlds_open(struct trial *t)
     sim_store_world_init(&t->stock, seed);
     sim_bus_world_init(&t->bus, &t->broker.clock);
     sim_ledger_world_init(&t->books);
+    trial_money_open(t);
     t->bus.chance = &t->weather.random;
     t->keys = ident_keys_from(str_lit("one secret"), str_lit("another"), str_lit("users"));
     t->base = t->fair = (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &t->weather.random};
@@ -468,7 +472,7 @@ static void worlds_close(struct trial *t)
         clock_unset(&t->clock.clock, &p->rise);
         if (p->up)
             end(p);
-        sim_store_close(&p->store), sim_bus_close(&p->bus), sim_ledger_close(&p->ledger);
+        sim_store_close(&p->store), sim_bus_close(&p->bus), sim_ledger_close(&p->ledger), sim_channel_close(&p->channel);
         sim_watch_end(&p->watch);
         for (int f = 0; f < SIM_FAULT_COUNT; f++)
             t->result->faults += p->store.calls.faults[f] + p->bus.calls.faults[f] + p->ledger.calls.faults[f];
@@ -476,6 +480,7 @@ static void worlds_close(struct trial *t)
     if (t->snapshot.buckets)
         sim_snapshot_free(&t->snapshot);
     sim_store_world_end(&t->stock), sim_bus_world_end(&t->bus), sim_ledger_world_end(&t->books);
+    trial_money_close(t);
     sim_watch_end(&t->redis), sim_watch_end(&t->broker), sim_watch_end(&t->postgres);
     sim_clock_end(&t->clock);
     free(t->verdicts);

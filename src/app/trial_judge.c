@@ -141,7 +141,7 @@ void trial_judge_call(struct process *p, char engine, const struct sim_call *cal
         note_empty(t);
         t->stock_due |= (call->name[0] == 'r' || call->name[0] == 's') && t->clock.rung % 8 == 0;
     } else if (engine == 'l') {
-        t->audit_due |= call->name[0] == 'p' || (call->name[0] == 'r' && call->name[1] == 'e');    /* place, park, release */
+        t->audit_due |= call->name[0] == 'p' || (call->name[0] == 'r' && call->name[1] == 'e') || str_eq(str_of(call->name), str_lit("cancel"));    /* place, park, pay, release, resolve */
     }
 }
 
@@ -469,8 +469,9 @@ static void judge_purchases(struct trial *t)
         if (q->made && !row)
             trial_broken(t, "H13", "%s %s (" STR_FMT ") never ended", q->user, q->request, STR_ARG(text_of(q->ident, id)));
     }
-    if (t->books.books.review_by_id.count > 0)
-        trial_broken(t, "H13", "something waits for a person");
+    for (size_t i = 0; i < t->books.books.review_count; i++)
+        if (t->books.books.reviews[i]->kind != REVIEW_PAYMENT)    /* who pays too little is a person's business */
+            trial_broken(t, "H13", "something waits for a person");
 }
 
 void trial_judge_end(struct trial *t)
@@ -482,6 +483,7 @@ void trial_judge_end(struct trial *t)
     if (t->lost_us)
         return;
     judge_purchases(t);
+    trial_money_judge(t);
     if (!t->releases)    /* else units came back after somebody had gone */
         judge_people(t);
     for (size_t i = 0; i < t->sale_count && !t->result->broken; i++)

@@ -6,10 +6,12 @@
 #include "desk.h"
 #include "janitor.h"
 #include "order.h"
+#include "payment.h"
 #include "query.h"
 #include "relay.h"
 #include "reservation.h"
 #include "sim_bus.h"
+#include "sim_channel.h"
 #include "sim_clock.h"
 #include "sim_ledger.h"
 #include "sim_store.h"
@@ -49,6 +51,7 @@ struct process {
     struct sim_store store;          /* its doors outlive it: what it asked before it died may still arrive */
     struct sim_bus bus;
     struct sim_ledger ledger;
+    struct sim_channel channel;
     struct eye eyes[3];
     struct alarm rise;
     uint64_t unasked_us;             /* when a look at the ledger last failed */
@@ -89,6 +92,7 @@ struct purchase {
     bool made;                       /* a bucket took a unit for it */
     size_t times;                    /* how often: more than once only after Redis forgot */
     bool released;                   /* an operator asked for it */
+    bool thought;                    /* its user has decided whether he pays */
     struct ident ident;
     struct token token;
     int64_t created_ms;
@@ -151,6 +155,8 @@ struct trial {
     struct sim_store_world stock;
     struct sim_bus_world bus;
     struct sim_ledger_world books;
+    struct sim_channel_world till;
+    struct trial_money *money;
     struct ident_keys keys;
     struct process processes[TRIAL_PROCESSES];
     size_t process_count;
@@ -195,6 +201,15 @@ bool trial_releasing(struct trial *t, size_t most);           /* an operator rel
 void trial_people_come(struct trial *t);
 void trial_people_leave(struct trial *t);                     /* the troubles are over: whoever has something looks once more */
 void trial_people_cut(struct trial *t, struct process *p);    /* whose calls are there hear no more of them */
+
+/* trial_money.c */
+void trial_money_open(struct trial *t);
+void trial_money_close(struct trial *t);
+uint32_t trial_money_timeout_s(struct trial *t);
+void trial_money_ordered(struct person *p);                   /* he has just been shown his order */
+void trial_money_cut(struct trial *t, struct process *p);
+bool trial_money_quiet(const struct trial *t);                /* nobody pays or cancels any more */
+void trial_money_judge(struct trial *t);
 
 /* trial_plant.c */
 bool trial_plant(struct trial *t);                            /* false: there is nothing to spoil yet */

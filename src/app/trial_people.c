@@ -57,6 +57,8 @@ static bool greedy(struct person *p)
 /* He knows how his wish ended (or that it never began). */
 static void fulfilled(struct person *p)
 {
+    if (p->now->ending == RESERVATION_ORDERED)
+        trial_money_ordered(p);
     if (greedy(p))
         return;
     if (p->asks_left > 0) {

@@ -15,7 +15,7 @@
 
 #define LANE_TEXT ((size_t)LEDGER_BATCH_MAX * 512)
 #define REFUNDS 16                           /* asked of the channel at once, by one claim */
-#define HINTS 16                             /* timer messages of one claim */
+#define HINTS 8                              /* timer messages of one claim */
 #define HINT_FURTHEST_MS (3 * 86400000LL)    /* brokers keep none for longer */
 
 struct lane;

@@ -79,7 +79,7 @@ static void planted_faults_are_found(void **state)
 {
     (void)state;
     static const char *const names[] = {"none", "a verdict that turns", "a unit for sale twice", "a second order", "returns that vanish",
-                                        "a Redis that forgets in secret", "a reservation that vanishes"};
+                                        "a Redis that forgets in secret", "a reservation that vanishes", "a refund that is only said"};
     for (int plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
         size_t planted = 0, found = 0;
         for (uint64_t seed = 1; seed <= 60 || (planted < 10 && seed <= 600); seed++) {    /* some can seldom be planted */

@@ -529,7 +529,7 @@ static void timer_messages_of_a_claim(void **state)
     o.lanes = 1;
     struct relay *r = relay_new(&k.store, &k.bus, &k.ledger, &k.clock.clock, &k.random.random, &k.keys, &o);
     relay_start(r);
-    fake_pass(&k, 100);
+    fake_pass(&k, 400);
     assert_int_equal(k.sent, 12 + 6);    /* two orders share a second */
     for (size_t i = 0; i < 12; i++) {
         char at[TIME_TEXT + 1] = "";
@@ -539,7 +539,7 @@ static void timer_messages_of_a_claim(void **state)
         k.row_done[i] = false;
     }
     k.sent = 0;
-    fake_pass(&k, 100);
+    fake_pass(&k, 400);
     assert_int_equal(k.sent, 12 + 8);
     relay_end(r);
 }
