@@ -30,9 +30,9 @@ for text in "${all[@]}"; do
       (cd "$root" && exec make run) >"$live/run.log" 2>&1 &
       sale_pid=$!
       expect 'make run: up' await 240 grep -q '^up in' "$live/run.log" ;;
-    'make buy')
-      expect 'make buy' block "$text"
-      expect 'make buy: QUEUED, then ORDERED' eval 'said QUEUED && said ORDERED' ;;
+    'make buy PAY=1')
+      expect 'make buy PAY=1' block "$text"
+      expect 'make buy PAY=1: QUEUED, then ORDERED, then PAID' eval 'said QUEUED && said ORDERED && said "is PAID"' ;;
     'make rush')
       expect 'make rush' block "$text"
       same 'make rush: the proof' "$(grep ^proof: "$live/out" | tail -n 1)" 'proof: sold=10000 oversell=0 duplicates=0 drift=0' ;;
@@ -45,6 +45,9 @@ for text in "${all[@]}"; do
       expect 'the demo: 10,000 sold, zeros elsewhere' said '{"sold":10000,"oversell":0,"duplicates":0,"drift":0,' ;;
     '. .run/env')
       by_hand=$text; ran=$((ran + 1))
+      continue ;;
+    '. .run/env    # money and back')
+      money=$text; ran=$((ran + 1))
       continue ;;
     *) not_ok "the README has a block that this test does not know: $first" ;;
   esac
@@ -59,6 +62,8 @@ expect 'make run again, after a reset' await 240 grep -q '^up in' "$live/run2.lo
 expect 'by hand' block "$by_hand"
 expect 'by hand: alice finds her reservation by its request' grep -Eq '"status":"(RESERVED|PUBLISHED|PROCESSING|ORDERED)"' "$live/out"
 expect 'by hand: every rule holds' said 'every rule holds'
+expect 'money and back' block "$money"
+expect 'money and back: cancelled, paid too late, given back' eval "said PAYMENT_AFTER_CANCEL && said '\"status\":\"DONE\"' && said 'on sale again' && said 'given back'"
 expect 'by hand: stopped and removed' block 'make reset'
 wait "$sale_pid" || true
 sale_pid=''
