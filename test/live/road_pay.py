@@ -106,17 +106,17 @@ def forged(sale):
 
 def late(sale):
     """Cancelled by its user, paid afterwards: the order stays so, the money goes back once; the unit is sold to another meanwhile"""
-    sale.activity("late", 1)
-    name = order_of(sale.ordered("late", "alice"))
+    sale.activity("pay_late", 1)
+    name = order_of(sale.ordered("pay_late", "alice"))
     token = order(sale, "alice", name)["inventory_token_id"]
     same("not his", cancel(sale, "mallory", name)["code"], "NOT_FOUND")
     for _ in range(3):
         answer = cancel(sale, "alice", name)
         same("the cancel", (answer.status, answer["status"]), (200, "CANCELED"))
-    bob = until("the unit is sold again", 10, lambda: (lambda a: a if a["code"] == "QUEUED" else None)(sale.buy("late", "bob")))["reservation_id"]
+    bob = until("the unit is sold again", 10, lambda: (lambda a: a if a["code"] == "QUEUED" else None)(sale.buy("pay_late", "bob")))["reservation_id"]
     same("bob", sale.verdict("bob", bob)["status"], "ORDERED")
     right("the same unit, a new token", order(sale, "bob", order_of(bob))["inventory_token_id"] == token[:-1] + "2")
-    same("alice may not buy again", sale.buy("late", "alice", "other")["code"], "ALREADY_PURCHASED")
+    same("alice may not buy again", sale.buy("pay_late", "alice", "other")["code"], "ALREADY_PURCHASED")
     p = payment(name)
     answer = pays(sale, p)
     same("the payment", (answer["code"], answer["refund"]), ("PAYMENT_AFTER_CANCEL", True))
@@ -131,7 +131,7 @@ def late(sale):
     right(f"explain of the payment:\n{text}", code == 0 and "PAYMENT_AFTER_CANCEL" in text and "DONE" in text)
     code, text = sale.do("explain", name)
     right(f"explain of the order:\n{text}", code == 0 and text.index("order canceled") < text.index("refund"))
-    sale.proved("late", sold=1)
+    sale.proved("pay_late", sold=1)
 
 
 def twice(sale):
@@ -185,29 +185,29 @@ def quarantined(sale):
 
 def undecided(sale):
     """A payment of a reservation that has no verdict yet is not recorded: the channel comes again, and is heard"""
-    sale.activity("early", 2)
+    sale.activity("pay_early", 2)
     sale.stall("order")
-    name = order_of(sale.queued("early", "alice"))
+    name = order_of(sale.queued("pay_early", "alice"))
     body = json.dumps(payment(name)).encode()
     answer = sale.ask("POST", "/v1/payments/callbacks", body, headers=signed(sale, body, "hook-early"))
     same("too early", (answer.status, answer["code"], answer["retryable"]), (503, "PAYMENT_UNDECIDED", True))
     same("recorded", sale.value(f"select count(*) from payment_record where order_id = '{name}'"), "0")
     sale.wake()
     same("later", pays(sale, json.loads(body), "hook-early")["code"], "PAYMENT_APPLIED")
-    sale.proved("early", sold=1)
+    sale.proved("pay_early", sold=1)
 
 
 def timeout(sale):
     """Nobody pays in time: the order is cancelled by PostgreSQL's clock and the unit sold again; who paid where the callback was lost keeps his order"""
-    sale.activity("slow", 2, pay_timeout_s=3)
-    name, kept = order_of(sale.ordered("slow", "alice")), order_of(sale.ordered("slow", "bob"))
+    sale.activity("pay_slow", 2, pay_timeout_s=3)
+    name, kept = order_of(sale.ordered("pay_slow", "alice")), order_of(sale.ordered("pay_slow", "bob"))
     code, text = sale.do("pay", kept, "--lost")
     same(f"the channel takes bob's money: {text}", code, 0)
     deadline = order(sale, "alice", name)["pay_deadline"]
     until("alice's order is cancelled", 20, lambda: order(sale, "alice", name)["status"] == "CANCELED")
     right("not before its time", order(sale, "alice", name)["canceled_at"] >= deadline)
     until("bob's is paid, for the channel was asked", 10, lambda: order(sale, "bob", kept)["status"] == "PAID")
-    again = until("the unit is sold again", 10, lambda: (lambda a: a if a["code"] == "QUEUED" else None)(sale.buy("slow", "carol")))
+    again = until("the unit is sold again", 10, lambda: (lambda a: a if a["code"] == "QUEUED" else None)(sale.buy("pay_slow", "carol")))
     carol = order_of(again["reservation_id"])
     same("carol", sale.verdict("carol", again["reservation_id"])["status"], "ORDERED")
     same("in time", pays(sale, payment(carol))["code"], "PAYMENT_APPLIED")
@@ -215,12 +215,12 @@ def timeout(sale):
     right(f"timer messages came: {hints}", name in hints or kept in hints)
     sale.drain()
     same("why", [m.json["reason"] for m in sale.broker.of(broker.EVENT, name) if m.json["event"] == "CANCELED"][:1], ["PAY_TIMEOUT"])
-    sale.proved("slow", sold=2)
+    sale.proved("pay_slow", sold=2)
 
 
 def dead_letter(sale):
     """A message that cannot be read waits for a person, who can read it and close it"""
-    sale.activity("dead", 1)
+    sale.activity("pay_dead", 1)
     sale.broker.send(broker.CREATE, b'{"schema_version":1,"who":"knows"}', "nobody", 1)
     until("it is parked", 20, lambda: int(sale.value("select count(*) from review where kind = 'MESSAGE' and message_key = 'nobody'")) == 1)
     review = sale.value("select review_id from review where message_key = 'nobody'")
@@ -232,7 +232,7 @@ def dead_letter(sale):
     same("closed", code, 0)
     same("once more the same", sale.do("review", "resolve", review, "--decision", "DISMISS", "--reason", "nobody's")[0], 0)
     same("another decision", sale.do("review", "resolve", review, "--decision", "RELEASE", "--reason", "no")[0], 1)
-    sale.proved("dead", sold=0)
+    sale.proved("pay_dead", sold=0)
 
 
 STORIES = [paid, forged, late, twice, quarantined, undecided, timeout, dead_letter]
