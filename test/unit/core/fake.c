@@ -35,6 +35,8 @@ struct flight {
         struct activity activity;
         struct activities_answer activities;
         struct units_answer units;
+        struct audit_answer audit;
+        struct repair_answer repair;
         struct pay_answer pay;
         struct cancel_answer cancel;
         struct overdue_answer overdue;
@@ -492,8 +494,27 @@ static void record(struct ledger *l, const struct record_ask *a, struct waiter *
 
 static void audit(struct ledger *l, struct str activity, struct waiter *w)
 {
-    (void)l, (void)activity, (void)w;
-    check(false);
+    (void)activity;
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_AUDIT, w, &f))
+        return;
+    f->answer.audit = (struct audit_answer){.findings = &k->finding, .count = k->finding.rule.len > 0};
+    f->result = &f->answer.audit;
+}
+
+static void repair(struct ledger *l, const struct repair_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_REPAIR, w, &f))
+        return;
+    for (size_t i = 0; i < a->count; i++) {
+        k->last_repair = a->items[i];
+        f->verdicts[i] = REASON_OK;
+    }
+    f->answer.repair = (struct repair_answer){f->verdicts, a->count};
+    f->result = &f->answer.repair;
 }
 
 static void keep_name(char out[64], struct str name) { snprintf(out, 64, STR_FMT, STR_ARG(name)); }
@@ -578,7 +599,7 @@ static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_as
 
 static const struct ledger_ops ledger_ops = {
     .name = "fake", .lease = lease, .place = place, .release = release, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record,
+    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
     .pay = pay, .cancel = cancel, .overdue = overdue};
 
 /* ---- for the tests -------------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 enum fake_op {
     FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
-    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
     FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
     FAKE_OPS
 };
@@ -57,6 +57,8 @@ struct fake {
     size_t identity_len;
     uint64_t link;
     enum reason (*judge)(const struct place_ask *);    /* NULL: all ORDERED; POISON or OK */
+    struct finding finding;        /* of audit; no rule: none */
+    struct repair_item last_repair;
     enum reason outcome;           /* of place's verdicts */
     size_t placed, parked, settled[RESERVATION_STATE_COUNT];
     enum reason parked_why[64];

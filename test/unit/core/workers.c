@@ -831,6 +831,151 @@ static void whatever_fails_a_count_ends_once(void **state)
         }
 }
 
+/* ---- the auditor ---------------------------------------------------------------------------------------------------------------- */
+
+static struct catalog shelf;
+
+static struct auditor audits(uint32_t missing_ms)
+{
+    struct auditor_options options = auditor_options_default();
+    options.every_ms = 1000;
+    options.missing_ms = missing_ms;
+    struct auditor a;
+    assert_true(catalog_init(&shelf, &k.ledger, &k.clock.clock, catalog_options_default()));
+    catalog_start(&shelf);
+    assert_true(auditor_init(&a, &k.store, &k.ledger, &k.clock.clock, &k.random.random, &shelf, options));
+    return a;
+}
+
+static void audits_end(struct auditor *a)
+{
+    auditor_drain(a);
+    auditor_free(a);
+    catalog_stop(&shelf);
+    catalog_free(&shelf);
+    fake_end(&k);
+}
+
+static void a_broken_rule_pauses_the_sale(void **state)
+{
+    (void)state;
+    books();
+    struct auditor a = audits(60000);
+    auditor_start(&a);
+    fake_pass(&k, 10000);
+    assert_true(a.facts.counts >= 3 && a.facts.broken == 0 && k.calls[FAKE_MOVE] == 0 && k.calls[FAKE_REPAIR] == 0);
+    k.finding = (struct finding){str_lit("H5"), str_lit("unit 1"), str_lit("held twice")};
+    fake_pass(&k, 5000);
+    assert_true(k.activity.state == ACTIVITY_PAUSED && a.facts.broken == 1 && k.calls[FAKE_MOVE] == 1 && a.facts.paused == 1);
+    fake_pass(&k, 10000);
+    assert_int_equal(k.calls[FAKE_MOVE], 1);                    /* it is, already */
+    k.activity.state = ACTIVITY_OPEN;                           /* somebody resumes it, and nothing was mended */
+    fake_pass(&k, 5000);
+    assert_true(k.activity.state == ACTIVITY_PAUSED && k.calls[FAKE_MOVE] == 2);
+    k.finding = (struct finding){0};
+    k.activity.state = ACTIVITY_OPEN;
+    fake_pass(&k, 10000);
+    assert_true(k.activity.state == ACTIVITY_OPEN && a.facts.broken == 0);
+    audits_end(&a);
+}
+
+static void who_is_missing_comes_back_after_its_time_and_not_before(void **state)
+{
+    (void)state;
+    books();
+    k.held[0] = k.held[1];    /* unit 1 is in no bucket */
+    k.held_count = 1;
+    struct auditor a = audits(60000);
+    auditor_start(&a);
+    fake_pass(&k, 50000);
+    assert_true(a.facts.counts >= 5 && a.facts.drift == 1 && k.calls[FAKE_REPAIR] == 0);
+    fake_pass(&k, 40000);
+    assert_true(k.calls[FAKE_REPAIR] >= 1 && a.facts.returned >= 1 && k.last_repair.missing && k.last_repair.token.unit == 1 && k.last_repair.token.generation == 2);
+    k.units[0].returning = true;
+    size_t repairs = k.calls[FAKE_REPAIR];
+    fake_pass(&k, 10000);
+    assert_true(a.facts.drift == 0);
+    k.units[0].returning = false;
+    k.units[0].token.generation = 3;                            /* back, and gone again: its time begins anew */
+    repairs = k.calls[FAKE_REPAIR];
+    fake_pass(&k, 40000);
+    assert_int_equal(k.calls[FAKE_REPAIR], repairs);
+    audits_end(&a);
+}
+
+static void the_missing_are_remembered_one_by_one_where_there_is_room_for_one(void **state)
+{
+    (void)state;
+    books();
+    k.held_count = 0;    /* units 1 and 2 are in no bucket */
+    struct auditor a = audits(20000);
+    a.options.missing = 1;
+    auditor_start(&a);
+    fake_pass(&k, 50000);
+    assert_true(k.calls[FAKE_REPAIR] >= 1 && k.last_repair.token.unit == 1);
+    k.units[0].available = false;    /* the first one is sold */
+    k.units[0].ordered = true;
+    fake_pass(&k, 80000);
+    assert_int_equal(k.last_repair.token.unit, 2);
+    audits_end(&a);
+}
+
+static void a_copy_too_many_is_told_at_once(void **state)
+{
+    (void)state;
+    books();
+    k.held[k.held_count++] = (struct held){.holding = HOLDING_FREE, .sku = str_lit("sku"), .token = {3, 2}};    /* sold, and free */
+    struct auditor a = audits(60000);
+    auditor_start(&a);
+    fake_pass(&k, 10000);
+    assert_true(k.calls[FAKE_REPAIR] >= 1 && !k.last_repair.missing && k.last_repair.token.unit == 3 && a.facts.told >= 1 && a.facts.returned == 0);
+    audits_end(&a);
+}
+
+static void whatever_fails_the_auditor_goes_on(void **state)
+{
+    (void)state;
+    static const enum fake_op ops[] = {FAKE_AUDIT, FAKE_MOVE, FAKE_UNITS, FAKE_HOLDINGS, FAKE_REPAIR};
+    for (size_t o = 0; o < countof(ops); o++)
+        for (unsigned r = 0; r < REASON_COUNT; r++) {
+            if (r == REASON_OK)
+                continue;
+            books();
+            k.held[0] = k.held[1];
+            k.held_count = 1;
+            k.finding = (struct finding){str_lit("H5"), str_lit("unit 1"), str_lit("held twice")};
+            k.inject_op = ops[o];
+            k.inject = r;
+            struct auditor a = audits(0);
+            auditor_start(&a);
+            fake_pass(&k, 30000);
+            k.inject = REASON_OK;
+            fake_pass(&k, 60000);
+            assert_true(k.activity.state == ACTIVITY_PAUSED && a.facts.returned >= 1 && a.facts.drift == 1);
+            audits_end(&a);
+        }
+}
+
+static void an_auditor_may_go_at_any_moment(void **state)
+{
+    (void)state;
+    for (uint32_t ms = 990; ms < 3800; ms += 1) {
+        books();
+        k.held[0] = k.held[1];
+        k.held_count = 1;
+        k.finding = (struct finding){str_lit("H5"), str_lit("unit 1"), str_lit("held twice")};
+        struct auditor a = audits(0);
+        auditor_start(&a);
+        fake_pass(&k, ms);
+        auditor_drain(&a);
+        assert_true(auditor_idle(&a));
+        fake_pass(&k, 10000);
+        audits_end(&a);
+        if (ms == 1100)
+            ms = 3100;
+    }
+}
+
 int main(void)
 {
     log_level_set(LEVEL_FATAL);
@@ -848,6 +993,10 @@ int main(void)
         cmocka_unit_test(whatever_fails_the_janitor_goes_on),
         cmocka_unit_test(an_activity_goes_through_its_life), cmocka_unit_test(a_half_warmed_activity_is_not_opened),
         cmocka_unit_test(whatever_fails_a_move_ends_once_and_can_be_repeated), cmocka_unit_test(each_unit_is_found_by_its_name),
-        cmocka_unit_test(what_was_planted_is_named), cmocka_unit_test(a_unit_on_its_way_is_no_finding), cmocka_unit_test(whatever_fails_a_count_ends_once)};
+        cmocka_unit_test(what_was_planted_is_named), cmocka_unit_test(a_unit_on_its_way_is_no_finding), cmocka_unit_test(whatever_fails_a_count_ends_once),
+        cmocka_unit_test(a_broken_rule_pauses_the_sale), cmocka_unit_test(who_is_missing_comes_back_after_its_time_and_not_before),
+        cmocka_unit_test(the_missing_are_remembered_one_by_one_where_there_is_room_for_one),
+        cmocka_unit_test(a_copy_too_many_is_told_at_once), cmocka_unit_test(whatever_fails_the_auditor_goes_on),
+        cmocka_unit_test(an_auditor_may_go_at_any_moment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
