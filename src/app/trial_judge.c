@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trial_judge.c: the rules (H1–H7, H10–H13), judged from outside: from what each call did when it was done, from what each client was shown,
  * and from the engines' own tables. The ledger is audited after each of its commits. Where Redis has forgotten, what it had promised may
- * be broken (healing is another part's); what the ledger promises may not. */
+ * be broken; what the ledger promises may not, and in the end every bucket is healed and open, and each unit sold or available. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -395,10 +395,20 @@ void trial_judge_query(struct person *p)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------------------------- */
 
+/* Open, and where it has been counted, in the server that the ledger knows. */
+static bool is_whole(struct trial *t, const struct sim_bucket *b)
+{
+    struct str recorded = sim_books_incarnation(&t->books.books, &(struct bucket){b->activity, b->epoch, b->number});
+    return !b->mark[0] && (!b->seeded || str_eq(recorded, str_of(t->stock.incarnation)));
+}
+
 bool trial_judge_quiet(struct trial *t)
 {
     if (t->books.books.outbox_count > 0)
         return false;
+    for (size_t i = 0; i < t->stock.count && !t->emptied; i++)
+        if (!is_whole(t, t->stock.all[i]))
+            return false;
     for (size_t i = 0; i < t->stock.count; i++)
         if (t->stock.all[i]->turns.count > 0)
             return false;
@@ -474,12 +484,31 @@ static void judge_purchases(struct trial *t)
             trial_broken(t, "H13", "something waits for a person");
 }
 
+/* Whatever Redis had forgotten, every bucket has been told again and is open, in the server that the ledger knows. */
+static void judge_healed(struct trial *t)
+{
+    if (t->lost_us && !trial_judge_quiet(t))
+        trial_broken(t, "heal", "a reservation or an outbox row is left over");
+    for (size_t i = 0; i < t->stock.count; i++) {
+        const struct sim_bucket *b = t->stock.all[i];
+        struct str recorded = sim_books_incarnation(&t->books.books, &(struct bucket){b->activity, b->epoch, b->number});
+        if (!is_whole(t, b))
+            trial_broken(t, "heal", STR_FMT "/%u is in %s, closed as '%s', and the ledger knows " STR_FMT, STR_ARG(b->activity), b->number, t->stock.incarnation, b->mark,
+                         STR_ARG(recorded));
+    }
+}
+
 void trial_judge_end(struct trial *t)
 {
     t->audit_due = true;
     trial_judge_look(t);
     for (size_t i = 0; i < t->books.books.inbox_count; i++)
         *(t->books.books.inbox[i]->outcome == REASON_ORDERED ? &t->result->ordered : &t->result->released) += 1;
+    if (t->emptied)
+        return;
+    judge_healed(t);
+    for (size_t i = 0; i < t->sale_count && t->lost_us && !t->result->broken; i++)    /* sold or available, whatever was forgotten */
+        judge_units(t, &t->sales[i], &t->processes[t->process_count - 1]);
     if (t->lost_us)
         return;
     judge_purchases(t);

@@ -177,6 +177,7 @@ struct trial {
     bool releases;                   /* an operator released something */
     unsigned greed;                  /* percent of buyers who try again under another name after a release */
     uint64_t lost_us;                /* when it last did; 0: never */
+    bool emptied;                    /* a bucket is gone: that is not healed but rebuilt */
     struct sim_snapshot snapshot;
     struct alarm camera;             /* takes the snapshots */
     bool audit_due, stock_due, reap_due;

@@ -128,8 +128,15 @@ static void doors_break(struct trial *t)
 static void forgets(struct trouble *u)
 {
     struct trial *t = u->trial;
+    size_t buckets = t->stock.count;
+    if (u->kind == TROUBLE_SLIP && t->snapshot.buckets) {
+        t->lost_us = t->clock.mono_us;
+        sim_store_slip(&t->stock, &t->snapshot, u->chance & 1);
+        t->emptied |= t->stock.count < buckets;
+        return;
+    }
     doors_break(t);
-    if (u->kind == TROUBLE_STORE_RESTART) {
+    if (u->kind == TROUBLE_STORE_RESTART || u->kind == TROUBLE_SLIP) {
         sim_store_restart(&t->stock);
         return;
     }
@@ -138,6 +145,7 @@ static void forgets(struct trouble *u)
         sim_store_lose(&t->stock);
     else
         sim_store_rollback(&t->stock, &t->snapshot);
+    t->emptied |= t->stock.count < buckets;
 }
 
 static void photographs(struct waiter *w, enum reason reason, const void *result)

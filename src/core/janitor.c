@@ -275,7 +275,10 @@ static bool tend(struct janitor *j, const struct activity *a, const struct stock
     bool sane = incarnation_answered(&j->guard, a, bucket, j->seen, s->sequence, true);
     if (s->closed) {
         j->closed += a->state != ACTIVITY_CLOSED;    /* one that is over is looked at now and then only */
-        healer_want(&j->healer, &j->bucket, s->mark);
+        if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/')
+            healer_want(&j->healer, &j->bucket, s->mark);
+        else
+            incarnation_close(&j->guard, a, bucket);    /* in an earlier life of the server: for this one, anew */
         return false;
     }
     bool warming = a->state == ACTIVITY_WARM && (!a->incarnations || a->incarnations[bucket].len == 0);

@@ -143,7 +143,7 @@ struct close_ask {
     uint64_t highest;               /* the highest sequence seen: the bucket's is raised to it, for whoever has seen as much */
 };
 /* OK: closed by this call, under a new mark · UNCHANGED: the server is of the recorded incarnation and nothing went back, or the bucket is closed for
- * this incarnation already. A mark begins with the incarnation it was set for; no two closings have the same. */
+ * this incarnation already. A mark of an earlier incarnation is replaced, for nobody could open it any more. A mark begins with the incarnation it was set for; no two closings have the same. */
 struct close_answer {
     uint64_t sequence;
     struct str incarnation;         /* of the server that answered */

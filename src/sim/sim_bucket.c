@@ -329,7 +329,7 @@ static bool closed_for(const struct sim_bucket *b, struct str incarnation)
 
 enum reason sim_bucket_close(struct sim_bucket *b, const struct close_ask *ask, struct str here, struct str mark, int64_t now_ms)
 {
-    bool closes = ask->went_back || (!str_eq(here, ask->recorded) && !closed_for(b, here));
+    bool closes = ask->went_back || (!closed_for(b, here) && (!str_eq(here, ask->recorded) || b->mark[0]));    /* a mark of an earlier life nobody could open */
     check(mark.len < sizeof b->mark);
     if (closes) {
         memset(b->mark, 0, sizeof b->mark);

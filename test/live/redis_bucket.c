@@ -124,6 +124,15 @@ static void a_closed_bucket_refuses_only_new_ones(void **state)
     assert_int_equal(take("u1", "r1", 4, "").reason, REASON_ORDERED);
     assert_int_equal(restock(t.token.unit, 2), REASON_OK);
     assert_true(closed_is_told());
+    struct bucket b = bucket();
+    struct str here = store_incarnation(world->store, &b);
+    struct seen known = SEEN();
+    struct close_ask close = {.bucket = b, .recorded = here};
+    store_close(world->store, &close, &known.waiter);
+    assert_int_equal(seen_await(world, &known), REASON_OK);           /* a mark of an earlier life, which nobody could open: closed anew for this one */
+    known = SEEN();
+    store_close(world->store, &close, &known.waiter);
+    assert_int_equal(seen_await(world, &known), REASON_UNCHANGED);
     assert_int_equal(told("HDEL", "meta", "closed"), 1);
     assert_false(closed_is_told());
     assert_int_equal(take("u3", "r1", 3, "").reason, REASON_QUEUED);

@@ -13,7 +13,8 @@ end
 local now, back = incarnation(), ARGV[2] == '1'
 local mark, seen = meta[2] or '', tonumber(ARGV[3])
 local reason = REASON_UNCHANGED
-if back or (now ~= ARGV[1] and sub(mark, 1, #now + 1) ~= now .. '/') then
+local ours = sub(mark, 1, #now + 1) == now .. '/'    -- a mark of an earlier life nobody could open any more
+if back or (not ours and (now ~= ARGV[1] or mark ~= '')) then
   local t = call('TIME')
   mark = now .. '/' .. t[1] .. format('%06d', tonumber(t[2]))
   call('HSET', KEYS[1], 'closed', mark)
