@@ -438,7 +438,7 @@ static void every_call_under_every_cut(void **state)
     cut = postgres_open(&(struct postgres_options){.loop = loop, .url = through, .application = "cut"});
     assert_true(world->run(world, both_ready, NULL, 20000));
 
-    struct cutting c = {.world = world, .relay = relay, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 8000, .ready = both_ready};
+    struct cutting c = {.world = world, .relay = relay, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 15000, .ready = both_ready};
     cutting_run(&c, calls, countof(calls), cutting_rounds());
     size_t broken = 1;
     struct seen s = SEEN(.keep = keep_broken, .into = &broken);

@@ -451,6 +451,17 @@ static void expire(struct lane *lane, struct link *list, uint64_t now)
     }
 }
 
+#define STALL_LEAST_MS 10000
+
+/* How long the oldest call of a connection may be without an answer: as long as its lane says, and no longer than twice what such a call is given. */
+static uint64_t stall_us(const struct call *c)
+{
+    uint64_t lane_ms = lane_rows[c->lane->kind].stall_ms, call_ms = 2 * (uint64_t)row_of(c)->budget_ms;
+    if (call_ms < STALL_LEAST_MS)
+        call_ms = STALL_LEAST_MS;
+    return (call_ms < lane_ms ? call_ms : lane_ms) * 1000;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct lane *lane = timer->data;
@@ -474,8 +485,7 @@ static void on_tick(uv_timer_t *timer)
         dial(lane);
     else if ((lane->state == LANE_CONNECTING || lane->state == LANE_PREPARING) && now > lane->since_us + CONNECT_US)
         lost(lane, "no connection in time");
-    else if (!list_empty(&lane->flying)
-             && now > list_entry(lane->flying.next, struct call, link)->sent_us + lane_rows[lane->kind].stall_ms * 1000)
+    else if (!list_empty(&lane->flying) && now > list_entry(lane->flying.next, struct call, link)->sent_us + stall_us(list_entry(lane->flying.next, struct call, link)))
         lost(lane, "no answer in time");
     pump(lane);
     if (lane->state == LANE_READY && lane->calls == 0)
