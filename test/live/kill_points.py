@@ -34,6 +34,8 @@ PASSES = {"access": 5, "order": 2, "relay": 3, "janitor": 2, "admin": 2}    # at
 FEED = 0.3                                                                  # seconds between two sales, at least: what is sold is audited in the end
 FLEETING = 8                                                                # of so many sales one must be paid within a second
 ONCE = {"CREATE_ASKED", "CREATE_ANSWERED", "HAND_ASKED", "HAND_ANSWERED"}   # passed once by an activity's way
+PERSONS = {"RESOLVE_ASKED", "RESOLVE_ANSWERED"}                              # passed by who decides what waits for a person
+EARLY = {"VERDICT_ANSWERED"}                                                # passed while relays die, hardly when one stays
 WAIT = 60 * float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)                 # seconds until a point must have been reached
 
 
@@ -75,7 +77,9 @@ class Deaths:
         try:
             if role == "access":
                 self.crowd.doors.append(port)
-            if role == "admin":
+            if point in PERSONS:
+                self.reviews_until_dead(process, port)
+            elif role == "admin":
                 self.sales_until_dead(process, port)
             process.wait(max(1, WAIT - (time.monotonic() - began)))
         except subprocess.TimeoutExpired:
@@ -98,6 +102,17 @@ class Deaths:
             self.make(next(self.names), port=port)
             if process.poll() is not None:
                 return
+
+    def reviews_until_dead(self, process, port):
+        """What waits for a person is decided by one, at the process that is to die of it; there always is something (trouble)."""
+        end = time.monotonic() + WAIT
+        while process.poll() is None and time.monotonic() < end:
+            for row in self.sale.sql("select review_id from review where status = 'OPEN' and kind = 'MESSAGE' and reservation_id is null limit 5"):
+                try:
+                    self.sale.ask("POST", f"/admin/v1/reviews/{row[0]}/resolve", {"decision": "DISMISS", "reason": "garbage"}, port=port)
+                except (OSError, http.client.HTTPException):
+                    return
+            time.sleep(0.1)
 
     def make(self, name, port=None, pay_s=900):
         """create, warm, open; a step whose caller heard nothing is asked of the process that stays."""
@@ -132,14 +147,14 @@ class Deaths:
         template = None
         while not self.stop:
             for queue in range(8):    # whichever is held by him who is to die of it
-                client.send(broker.CREATE, b'{"schema_version":1,"hello":"world"}', "garbage", queue)
+                client.send(broker.CREATE, b'{"schema_version":1,"hello":%d}' % next(number), "garbage", queue)    # the same again would be the same review
             template = template or next((m.json for m in client.read(broker.CREATE) if m.key != "garbage"), None)
             rows = self.sale.sql("""select o.activity_id, o.sku_id, o.user_id, t.inventory_token_id from
                 (select * from orders order by created_at desc limit 20) o join lateral
                 (select * from inventory_token where activity_id = o.activity_id and status = 'AVAILABLE' limit 1) t on true limit 2""") if template else []
             for activity, sku, user, token in rows:
                 n = next(number)
-                own = template["reservation_id"][4:18] + f"{n:04d}" + template["reservation_id"][22:]
+                own = template["reservation_id"][4:16] + f"{n:06d}" + template["reservation_id"][22:]
                 body = template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
                                    "request_id": f"forged{n}", "inventory_token_id": token}
                 client.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], n % 8)
@@ -171,6 +186,7 @@ class Deaths:
         for role, wide in CHAINS.items():
             todo = [name for name, r in wanted if r == role] * kills
             random.Random(f"{self.seed}/{role}").shuffle(todo)
+            todo.sort(key=lambda name: name in EARLY)    # taken from the end
             self.chains[role] = wide if todo else 0
             chains += [threading.Thread(target=self.chain, args=(role, todo, i), daemon=True) for i in range(self.chains[role])]
         helpers = [threading.Thread(target=f, daemon=True) for f in (self.feed, self.trouble)]
