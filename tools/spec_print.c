@@ -287,7 +287,7 @@ static const char *proofs(const char *id)
     text[0] = 0;
 #define PROOF(of, program, test)                                                                                        \
     if (strcmp(of, id) == 0 && used < sizeof text)                                                                      \
-        used += (size_t)snprintf(text + used, sizeof text - used, test[0] ? "%s`%s`: %s" : "%s`%s`", used ? "; " : "", program, test);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s`%s`%s%s", used ? "; " : "", program, test[0] ? ": " : "", test);
 #include "acceptance.def"
 #undef PROOF
     return text;
