@@ -315,7 +315,6 @@ static void counted(struct conservation *c)
 {
     struct admin_op *op = container_of(c, struct admin_op, conservation);
     struct http_exchange *x = op->x;
-    int64_t drift = 0;
     op->api->deep--;
     if (c->reason != REASON_OK) {
         enum reason why = as_answer(c->reason);
@@ -330,10 +329,6 @@ static void counted(struct conservation *c)
     if (op->page)
         write_units(&out, c);
     json_close(&out);
-    for (size_t i = 0; i < c->sku_count; i++)
-        drift += c->skus[i].drift;
-    if (op->page)
-        metric_set(METRIC_DRIFT, 0, drift);
     conservation_close(c);
     answer_json(x, 200, &out);
 }

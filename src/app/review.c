@@ -16,6 +16,7 @@
 #include "json.h"
 #include "killpoint.h"
 #include "message.h"
+#include "payment.h"
 #include "ports.h"
 #include "scan.h"
 #include "verb.h"
@@ -45,20 +46,6 @@ static void write_body(struct buf *out, struct str body)
     }
 }
 
-static void write_payment(struct buf *out, const struct payment *p)
-{
-    json_key(out, "payment");
-    json_open(out);
-    json_member_str(out, "payment_id", p->payment);
-    json_member_str(out, "order_id", p->order);
-    json_member_text(out, "result", payment_result_name(p->result));
-    json_member_i64(out, "amount", p->amount);
-    json_member_str(out, "currency", p->currency);
-    json_member_str(out, "channel", p->channel);
-    json_maybe_time(out, "occurred_at", p->occurred_ms);
-    json_close(out);
-}
-
 void review_write(struct buf *out, const struct review *r)
 {
     char token[TOKEN_TEXT];
@@ -78,8 +65,10 @@ void review_write(struct buf *out, const struct review *r)
     json_maybe_str(out, "user_id", r->what.user);
     if (r->what.token.unit > 0)
         json_member_str(out, "inventory_token_id", (struct str){token, token_write(r->what.token, token)});
-    if (r->kind == REVIEW_PAYMENT)
-        write_payment(out, &r->payment);
+    if (r->kind == REVIEW_PAYMENT) {
+        json_key(out, "payment");
+        payment_write(out, &r->payment);
+    }
     json_maybe_time(out, "resolved_at", r->resolved_ms);
     json_maybe_str(out, "actor", r->actor);
     json_maybe_str(out, "note", r->note);

@@ -90,7 +90,7 @@ void payment_write(struct buf *b, const struct payment *p)
     json_member_i64(b, "amount", p->amount);
     json_member_str(b, "currency", p->currency);
     json_member_str(b, "channel", p->channel);
-    json_member_time(b, "occurred_at", p->occurred_ms);
+    json_maybe_time(b, "occurred_at", p->occurred_ms);
     json_close(b);
 }
 
