@@ -89,8 +89,10 @@ class Shoppers:
                 self.waiting.append((activity, user, patience))
             else:
                 self.lost.append((activity, user, code))
-        if code == "STOCK_MOVING" and chance.random() < 0.25:
-            self.stranger(activity)
+        if code == "STOCK_MOVING":
+            # Somebody who waits long waits for a unit in a bucket that is not his: enough strangers that one of them meets it.
+            for _ in range(6 if patience - time.monotonic() < self.patience / 2 else chance.random() < 0.25):
+                self.stranger(activity)
         for action in self.actions if code in FINAL else ():
             self.act(chance, action, activity, user, answer)
         return code in FINAL
