@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "world.h"
 
-void seen_wake(struct waiter *w, enum reason reason, const void *result)
+struct world *world;
+
+int world_begin(void **state)
 {
-    struct seen *s = container_of(w, struct seen, waiter);
-    check(!s->woken);    /* exactly once */
-    s->woken = true;
-    s->reason = reason;
-    if (s->keep && result)
-        s->keep(s, result);
+    (void)state;
+    world = world_open();
+    return world ? 0 : 1;
 }
 
-static bool woken(void *seen) { return ((struct seen *)seen)->woken; }
-
-enum reason seen_await(struct world *world, struct seen *s)
+int world_end(void **state)
 {
-    check(world->run(world, woken, s, 10000));
+    (void)state;
+    world->close(world);
+    return 0;
+}
+
+enum reason seen_await(struct world *w, struct seen *s)
+{
+    check(w->run(w, seen_woken, s, 10000));
     return s->reason;
 }
+
+static bool never(void *arg) { return (void)arg, false; }
+void let_pass(uint32_t ms) { world->run(world, never, NULL, ms); }

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "ledger.h"
 #include "random.h"
+#include "seen.h"
 #include "store.h"
 
 struct world {
@@ -23,16 +24,11 @@ struct world {
 
 /* A fresh, empty world: an activity name, a topic, a schema that nobody else uses. Text made unique by `salt` where the test needs names. */
 struct world *world_open(void);
+/* The world of this program, where it has one. The first two are the setup and the end of a cmocka group that shares it. */
+extern struct world *world;
+int world_begin(void **state);
+int world_end(void **state);
+void let_pass(uint32_t ms);    /* of its own time */
 
-/* A waiter that remembers how it was woken. `keep`, where set, copies what it needs out of the result while it is valid. */
-struct seen {
-    struct waiter waiter;
-    bool woken;
-    enum reason reason;
-    void (*keep)(struct seen *, const void *result);
-    void *into;
-};
-void seen_wake(struct waiter *, enum reason, const void *result);    /* test/contract/world.c */
 /* Runs the world until it is woken (10 s at most, else the test fails) and gives the reason. */
 enum reason seen_await(struct world *, struct seen *);
-#define SEEN(...) ((struct seen){.waiter = {.wake = seen_wake}, ##__VA_ARGS__})

@@ -23,15 +23,15 @@ struct memory {
     struct sim_ledger ledger;
 };
 
-static bool run(struct world *world, bool (*done)(void *), void *arg, uint32_t budget_ms)
+static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budget_ms)
 {
-    struct memory *m = container_of(world, struct memory, world);
+    struct memory *m = container_of(w, struct memory, world);
     return sim_clock_run(&m->clock, done, arg, 1000 * (uint64_t)budget_ms);
 }
 
-static void close_memory(struct world *world)
+static void close_memory(struct world *w)
 {
-    struct memory *m = container_of(world, struct memory, world);
+    struct memory *m = container_of(w, struct memory, world);
     sim_store_close(&m->store);
     sim_bus_close(&m->bus);
     sim_ledger_close(&m->ledger);

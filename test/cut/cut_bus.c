@@ -15,8 +15,6 @@
 
 #define GROUP str_lit("cut-bus")
 
-static struct world *world;
-static uv_loop_t *loop;
 static struct bus *cut, *straight;
 static struct cut_relay *names, *broker;
 static char topic[64], made[64], key[32];
@@ -35,7 +33,7 @@ static void readdress(void *arg, char *bytes, size_t size)
             continue;
         if (!broker) {
             snprintf(target, sizeof target, "127.0.0.1:%.5s", port);
-            broker = cut_open(loop, "127.0.0.1:0", target);
+            broker = cut_open(cutting_loop(), "127.0.0.1:0", target);
             check(broker != NULL && cut_port(broker) >= 10000);
         }
         snprintf(number, sizeof number, "%05d", cut_port(broker));
@@ -155,7 +153,7 @@ static const char *name_server;
 
 static struct bus *open_bus(const char *at)
 {
-    struct rocketmq_options options = {.loop = loop, .name_servers = str_of(at), .group = GROUP, .drain_ms = 200};
+    struct rocketmq_options options = {.loop = cutting_loop(), .name_servers = str_of(at), .group = GROUP, .drain_ms = 200};
     struct bus *bus = rocketmq_open(&options);
     assert_non_null(bus);
     return bus;
@@ -165,8 +163,8 @@ static int open_all(void **state)
 {
     (void)state;
     char through[32];
-    world = cutting_world(&loop);
-    names = cut_open(loop, "127.0.0.1:0", name_server);
+    world = world_open();
+    names = cut_open(cutting_loop(), "127.0.0.1:0", name_server);
     assert_non_null(names);
     cut_hook(names, readdress, NULL);
     snprintf(through, sizeof through, "127.0.0.1:%d", cut_port(names));
@@ -205,14 +203,14 @@ static int close_all(void **state)
 static void every_call_under_every_cut(void **state)
 {
     (void)state;
-    struct cutting c = {.world = world, .relay = broker, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
+    struct cutting c = {.relay = broker, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
     cutting_run(&c, calls, countof(calls), cutting_rounds());
 }
 
 static void every_question_to_the_name_server(void **state)
 {
     (void)state;
-    struct cutting c = {.world = world, .relay = names, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
+    struct cutting c = {.relay = names, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 10000, .lag_ms = 3000};
     cutting_run(&c, name_calls, countof(name_calls), cutting_rounds());
 }
 

@@ -17,7 +17,6 @@
 #include "cutting.h"
 #include "postgres.h"
 
-static struct world *world;
 static struct ledger *cut, *straight;
 static PGconn *eye;    /* looks and prepares with SQL of its own */
 static char user[64], request[64], reservation[64], message[64], owner[64], shop[64];
@@ -418,7 +417,6 @@ static void every_call_under_every_cut(void **state)
 {
     (void)state;
     const char *given = getenv("SECKILL_TEST_POSTGRES");
-    uv_loop_t *loop;
     char listen[200];
     if (!given || !*given)
         exit(77);
@@ -429,16 +427,16 @@ static void every_call_under_every_cut(void **state)
     speak(given, "CREATE", "TEMPLATE template0 ENCODING 'UTF8'");
     assert_int_equal(postgres_migrate(direct, NULL, NULL), REASON_OK);
     eye = PQconnectdb(direct);
-    world = cutting_world(&loop);
+    world = world_open();
     const char *port = strrchr(socket_path, '.');
     snprintf(listen, sizeof listen, "unix:%s/.s.PGSQL%s", relay_dir, port);
-    struct cut_relay *relay = cut_open(loop, listen, socket_path);
+    struct cut_relay *relay = cut_open(cutting_loop(), listen, socket_path);
     assert_non_null(relay);
-    straight = postgres_open(&(struct postgres_options){.loop = loop, .url = direct, .application = "straight"});
-    cut = postgres_open(&(struct postgres_options){.loop = loop, .url = through, .application = "cut"});
+    straight = postgres_open(&(struct postgres_options){.loop = cutting_loop(), .url = direct, .application = "straight"});
+    cut = postgres_open(&(struct postgres_options){.loop = cutting_loop(), .url = through, .application = "cut"});
     assert_true(world->run(world, both_ready, NULL, 20000));
 
-    struct cutting c = {.world = world, .relay = relay, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 15000, .ready = both_ready};
+    struct cutting c = {.relay = relay, .seed = cutting_seed(), .budget_ms = 300, .slack_ms = 1000, .recover_ms = 15000, .ready = both_ready};
     cutting_run(&c, calls, countof(calls), cutting_rounds());
     size_t broken = 1;
     struct seen s = SEEN(.keep = keep_broken, .into = &broken);

@@ -11,7 +11,6 @@
 #include "cutting.h"
 #include "redis.h"
 
-static struct world *world;
 static struct store *cut, *straight;
 static char name[64], user[32], request[32];
 static struct sku sku;
@@ -96,14 +95,13 @@ static struct reserve_ask reserve_of(void)
     return (struct reserve_ask){.bucket = bucket(), .user = str_of(user), .sku = sku.sku, .request = str_of(request), .ident = ident, .user_hash = 0x1234567};
 }
 
-static bool never(void *arg) { return (void)arg, false; }
 static void begin_close(uint32_t n);
 static void begin_reserve(uint32_t n)
 {
     fresh(n);
     begin_close(n);    /* so that it is open */
     restock_straight();
-    world->run(world, never, NULL, 320);    /* a unit rests before it is sold */
+    let_pass(320);    /* a unit rests before it is sold */
 }
 static void ask_reserve(struct waiter *w)
 {
@@ -246,10 +244,10 @@ static const struct cut_call calls[] = {
 
 static bool up(void *store) { return redis_up(store); }
 
-static struct store *redis_at(uv_loop_t *loop, const char *url)
+static struct store *redis_at(const char *url)
 {
     struct redis_options options = redis_options_default();
-    options.loop = loop;
+    options.loop = cutting_loop();
     options.url = str_of(url);
     options.retry_first_ms = 10;
     options.retry_most_ms = 100;
@@ -266,17 +264,16 @@ static void every_call_under_every_cut(void **state)
 {
     (void)state;
     const char *url = getenv("SECKILL_TEST_REDIS");
-    uv_loop_t *loop;
     char through[128], target[200];
     if (!url || !*url)
         exit(77);
-    world = cutting_world(&loop);
+    world = world_open();
     snprintf(target, sizeof target, "%s", strncmp(url, "redis://", 8) == 0 ? url + 8 : url);
     snprintf(through, sizeof through, "unix:/tmp/seckill-cut-%ld.sock", (long)getpid());
-    struct cut_relay *relay = cut_open(loop, through, target);
+    struct cut_relay *relay = cut_open(cutting_loop(), through, target);
     assert_non_null(relay);
-    straight = redis_at(loop, url);
-    cut = redis_at(loop, through);
+    straight = redis_at(url);
+    cut = redis_at(through);
 
     snprintf(name, sizeof name, "cut-%016llx", (unsigned long long)random_next(world->random));
     sku = (struct sku){.sku = str_lit("shoe"), .stock = 100000, .unit_first = 1000, .price = 100, .currency = str_lit("CNY")};
@@ -289,7 +286,7 @@ static void every_call_under_every_cut(void **state)
     assert_int_equal(seen_await(world, &s), REASON_OK);
     fresh(0);
 
-    struct cutting c = {.world = world, .relay = relay, .seed = cutting_seed(), .budget_ms = 150, .slack_ms = 500, .recover_ms = 5000};
+    struct cutting c = {.relay = relay, .seed = cutting_seed(), .budget_ms = 150, .slack_ms = 500, .recover_ms = 5000};
     cutting_run(&c, calls, countof(calls), cutting_rounds());
     redis_close(cut, NULL, NULL);
     redis_close(straight, NULL, NULL);

@@ -9,67 +9,26 @@
 
 #include <cmocka.h>
 
-#include "system_clock.h"
-#include "system_random.h"
+#include "world_loop.h"
 
 /* ---- the world ------------------------------------------------------------------------------------------------------------------ */
 
-struct real {
-    struct world world;
-    uv_loop_t loop;
-    uv_timer_t timer;
-    uv_prepare_t turn;
-    bool (*done)(void *);
-    void *arg;
-    bool late;
-};
-
-static void run_out(uv_timer_t *timer) { container_of(timer, struct real, timer)->late = true; }
-
-/* What was waited for may have happened in a timer: the loop must not go to sleep over it. */
-static void turns(uv_prepare_t *turn)
-{
-    struct real *r = container_of(turn, struct real, turn);
-    if (r->done && r->done(r->arg))
-        uv_stop(&r->loop);
-}
-
-static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budget_ms)
-{
-    struct real *r = container_of(w, struct real, world);
-    r->late = false;
-    r->done = done;
-    r->arg = arg;
-    uv_update_time(&r->loop);
-    uv_timer_start(&r->timer, run_out, budget_ms, 0);
-    while (!done(arg) && !r->late)
-        uv_run(&r->loop, UV_RUN_ONCE);
-    uv_timer_stop(&r->timer);
-    r->done = NULL;
-    return done(arg);
-}
+static struct world_loop real;
 
 static void close_real(struct world *w)
 {
-    struct real *r = container_of(w, struct real, world);
-    system_clock_close(w->clock);
-    system_random_close(w->random);
-    uv_close((uv_handle_t *)&r->timer, NULL);
-    uv_close((uv_handle_t *)&r->turn, NULL);
-    uv_run(&r->loop, UV_RUN_DEFAULT);
-    check(uv_loop_close(&r->loop) == 0);    /* nothing of ours is left in it */
-    free(r);
+    (void)w;
+    world_loop_end(&real);
 }
 
-struct world *cutting_world(uv_loop_t **loop)
+uv_loop_t *cutting_loop(void) { return &real.loop; }
+
+struct world *world_open(void)
 {
-    struct real *r = calloc(1, sizeof *r);
     log_level_set(LEVEL_FATAL);    /* engines complain of every cut, rightly */
-    check(r != NULL && uv_loop_init(&r->loop) == 0 && uv_timer_init(&r->loop, &r->timer) == 0);
-    check(uv_prepare_init(&r->loop, &r->turn) == 0 && uv_prepare_start(&r->turn, turns) == 0);
-    r->world = (struct world){.name = "cut", .clock = system_clock_open(&r->loop), .random = system_random_open(), .run = run, .close = close_real};
-    *loop = &r->loop;
-    return &r->world;
+    world_loop_begin(&real, "cut");
+    real.world.close = close_real;
+    return &real.world;
 }
 
 static uint64_t env_number(const char *name)
@@ -101,8 +60,6 @@ static void woken(struct waiter *w, enum reason reason, const void *result)
 }
 
 static bool has_woken(void *one) { return ((struct one *)one)->wakes > 0; }
-static bool never(void *arg) { return (void)arg, false; }
-static void pass_ms(struct cutting *c, uint32_t ms) { c->world->run(c->world, never, NULL, ms); }
 
 static uint64_t draw(uint64_t *state)
 {
@@ -125,12 +82,12 @@ static void recover(struct cutting *c, const struct cut_call *call, enum cut cut
     do {
         o = (struct one){.waiter = {.wake = woken, .budget_ms = 4 * c->budget_ms + 1000}, .call = call};
         call->ask(&o.waiter);
-        if (!c->world->run(c->world, has_woken, &o, c->recover_ms + 5000))
+        if (!world->run(world, has_woken, &o, c->recover_ms + 5000))
             complain(call, cut, &o, "asked again it is never told anything");
         bool good = call->repeated ? call->repeated(o.reason) : reason_fate(o.reason) == FATE_DONE;
         if (good && (!call->happened || call->happened()))
             return;
-        pass_ms(c, 20);
+        let_pass(20);
     } while (uv_hrtime() < until);
     complain(call, cut, &o, "it does not recover");
 }
@@ -144,7 +101,7 @@ static unsigned ask_once(struct cutting *c, const struct cut_call *call, enum cu
     call->ask(&o->waiter);
     if (o->wakes > 0)
         complain(call, cut, o, "that within the call itself");
-    if (!c->world->run(c->world, has_woken, o, c->budget_ms + c->slack_ms))
+    if (!world->run(world, has_woken, o, c->budget_ms + c->slack_ms))
         complain(call, cut, o, "is not woken in time");
     return (unsigned)((o->woken_ns - began) / 1000000);
 }
@@ -156,7 +113,7 @@ static bool shows(struct cutting *c, const struct cut_call *call)
     while (!call->happened()) {
         if (uv_hrtime() >= until)
             return false;
-        pass_ms(c, 20);
+        let_pass(20);
     }
     return true;
 }
@@ -167,26 +124,26 @@ static void one_case(struct cutting *c, const struct cut_call *call, enum cut cu
     unsigned waited;
     if (call->begin)
         call->begin(n);
-    if (c->ready && !c->world->run(c->world, c->ready, NULL, c->recover_ms))
+    if (c->ready && !world->run(world, c->ready, NULL, c->recover_ms))
         fail_msg("not connected again before %s", call->name);
     for (unsigned i = 0; waited = ask_once(c, call, cut, &o), !cut_fell(c->relay); i++) {
         if (reason_fate(o.reason) != FATE_RETRY || i * 50 > c->recover_ms)
             complain(call, cut, &o, "the cut did not meet it");
-        pass_ms(c, 50);    /* it was not connected, and said so */
+        let_pass(50);    /* it was not connected, and said so */
     }
     enum fate fate = reason_fate(o.reason);
     if (call->happened && fate == FATE_DONE && !shows(c, call))
         complain(call, cut, &o, "it has not happened");
     cut_heal(c->relay);
     if (call->happened && (fate == FATE_REFUSED || fate == FATE_RETRY)) {
-        pass_ms(c, 60);    /* what was held arrives now */
+        let_pass(60);    /* what was held arrives now */
         if (call->happened())
             complain(call, cut, &o, "it has happened");
     }
     recover(c, call, cut);
     if (call->twice)
         call->twice();
-    pass_ms(c, 1);
+    let_pass(1);
     if (o.wakes != 1)
         complain(call, cut, &o, "is woken more than once");
     c->told[fate]++;

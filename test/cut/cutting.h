@@ -16,8 +16,7 @@ struct cut_call {
     enum reason (*verdict)(const void *result);     /* with OK: what the answer says of the one item; NULL: OK says it */
 };
 struct cutting {
-    struct world *world;                            /* its engine goes through the relay */
-    struct cut_relay *relay;
+    struct cut_relay *relay;                        /* the engine in `world` goes through it */
     uint64_t seed;
     uint32_t budget_ms, slack_ms;                   /* of a call; and how much later it may be woken on a busy machine */
     uint32_t recover_ms;                            /* until the engine must work again */
@@ -26,8 +25,8 @@ struct cutting {
     unsigned told[4], waits_ms[CUT_COUNT];          /* by fate; the longest wait of each cut */
     unsigned cases;
 };
-/* A world of one loop with nothing in it but clock and chance; the caller puts engines in. Its close wants them closed before. */
-struct world *cutting_world(uv_loop_t **loop);
+/* The world of these tests has nothing in it but clock and chance, on this loop. They put engines in, and close them before it closes. */
+uv_loop_t *cutting_loop(void);
 /* From SECKILL_TEST_SEED and SECKILL_TEST_ROUNDS: 1 where they are not set. */
 uint64_t cutting_seed(void);
 unsigned cutting_rounds(void);

@@ -54,7 +54,7 @@ static int hear_message(PGconn *conn, int round)
 
 int main(void)
 {
-    struct world *world = world_open();
+    world = world_open();
     for (int i = 0; i < CONNECTIONS; i++) {
         conns[i] = PQconnectdb(postgres_world_url());
         if (PQstatus(conns[i]) != CONNECTION_OK) {

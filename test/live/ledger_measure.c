@@ -21,7 +21,6 @@ struct lane_of_work {
     char texts[LEDGER_BATCH_MAX][4][40];
 };
 
-static struct world *world;
 static struct lane_of_work works[FLYING];
 static struct activity activity;
 static int64_t orders_left, next_order, done_orders, batch = 128, repeats;

@@ -12,7 +12,6 @@
 #include "redis_address.h"
 #include "world.h"
 
-static struct world *world;
 static redisContext *admin;
 static char name[40];
 static const struct sku sku = {.sku = str_lit("shoe"), .stock = 20, .unit_first = 300};

@@ -18,6 +18,7 @@
 #include "query.h"
 #include "relay.h"
 #include "reservation.h"
+#include "seen.h"
 #include "sim_bus.h"
 #include "sim_clock.h"
 #include "sim_ledger.h"
@@ -61,20 +62,11 @@ struct road {
     unsigned same_request_again;   /* percent of buyers who ask twice at once */
 };
 
-static void wake_done(struct waiter *w, enum reason reason, const void *result);
-struct await {
-    struct waiter waiter;
-    bool done;
-    enum reason reason;
-};
-static void wake_done(struct waiter *w, enum reason reason, const void *result)
+static enum reason awaited(struct road *r, struct seen *s)
 {
-    (void)result;
-    struct await *a = container_of(w, struct await, waiter);
-    a->done = true;
-    a->reason = reason;
+    assert_true(sim_clock_run(&r->clock, seen_woken, s, 5000000));
+    return s->reason;
 }
-static bool is_true(void *flag) { return *(bool *)flag; }
 
 static struct sim_weather fair(struct road *r) { return (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &r->random.random}; }
 
@@ -100,15 +92,12 @@ static void create(struct road *r, int64_t stock, uint8_t buckets)
     struct activity_create ask = {.activity = {.activity = str_lit(ACTIVITY), .title = str_lit("Flash"), .buckets = buckets, .starts_ms = START_MS - 1000,
                                                .ends_ms = START_MS + 3600000, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1},
                                   .actor = str_lit("test")};
-    struct await made = {.waiter.wake = wake_done}, topics = {.waiter.wake = wake_done};
+    struct seen made = SEEN(), topics = SEEN();
     static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
     ledger_activity_create(&r->ledger.ledger, &ask, &made.waiter);
     bus_create(&r->bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), 4, &topics.waiter);
-    assert_true(sim_clock_run(&r->clock, is_true, &made.done, 5000000));
-    if (!topics.done)
-        assert_true(sim_clock_run(&r->clock, is_true, &topics.done, 5000000));
-    assert_int_equal(made.reason, REASON_OK);
-    assert_int_equal(topics.reason, REASON_OK);
+    assert_int_equal(awaited(r, &made), REASON_OK);
+    assert_int_equal(awaited(r, &topics), REASON_OK);
 }
 
 static struct road *road_open(int64_t stock, uint8_t buckets, uint64_t seed)
@@ -304,18 +293,13 @@ static size_t count(const struct road *r, enum reason answer)
 static void counted(struct conservation *c) { c->activity = str_lit("done"); }
 static bool count_ended(void *c) { return str_eq(((struct conservation *)c)->activity, str_lit("done")); }
 
-static void no_findings(const void *result)
+static void no_findings(struct seen *s, const void *result)
 {
+    (void)s;
     const struct audit_answer *a = result;
     for (size_t i = 0; i < a->count; i++)
         print_message("%.*s: %.*s\n", STR_ARG(a->findings[i].rule), STR_ARG(a->findings[i].subject));
     assert_int_equal(a->count, 0);
-}
-static void audited(struct waiter *w, enum reason reason, const void *result)
-{
-    if (reason == REASON_OK)
-        no_findings(result);
-    wake_done(w, reason, result);
 }
 
 static void books_agree(struct road *r, int64_t stock, int64_t sold)
@@ -337,10 +321,9 @@ static void books_agree(struct road *r, int64_t stock, int64_t sold)
     assert_int_equal(s->c, 0);
     assert_int_equal(s->o, sold);
     conservation_close(&c);
-    struct await audit = {.waiter.wake = audited};
+    struct seen audit = SEEN(.keep = no_findings);
     ledger_audit(&r->ledger.ledger, str_lit(ACTIVITY), &audit.waiter);
-    assert_true(sim_clock_run(&r->clock, is_true, &audit.done, 5000000));
-    assert_int_equal(audit.reason, REASON_OK);
+    assert_int_equal(awaited(r, &audit), REASON_OK);
 }
 
 static void order_seen(struct query *q) { q->activity = str_lit("done"); }

@@ -14,26 +14,7 @@
 
 #define GROUP str_lit("contract-bus")
 
-static struct world *world;
-
-static int open_world(void **state)
-{
-    (void)state;
-    world = world_open();
-    return world ? 0 : 1;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    world->close(world);
-    return 0;
-}
-
 /* ---- words of these tests ---- */
-
-static bool never(void *arg) { return (void)arg, false; }
-static void let_pass(uint32_t ms) { world->run(world, never, NULL, ms); }
 
 struct topic {
     char text[64];
@@ -281,8 +262,6 @@ static void an_empty_queue_answers_at_once_that_it_is_empty(void **state)
     assert_int_equal(c.next, 0);
 }
 
-static bool is_woken(void *seen) { return ((struct seen *)seen)->woken; }
-
 static void a_waiting_pull_wakes_when_something_comes(void **state)
 {
     (void)state;
@@ -295,7 +274,7 @@ static void a_waiting_pull_wakes_when_something_comes(void **state)
     let_pass(300);
     assert_false(s.woken);
     send_text(&t, "k", "b");
-    assert_true(world->run(world, is_woken, &s, 2000));
+    assert_true(world->run(world, seen_woken, &s, 2000));
     assert_int_equal(s.reason, REASON_OK);
     assert_int_equal(c.count, 1);
 }
@@ -403,7 +382,7 @@ static void a_deadline_wakes_once_and_for_all(void **state)
     s.waiter.budget_ms = 100;
     struct pull_ask ask = {.queue = t.queues[0], .offset = 0, .limit = 1, .wait_ms = 5000};
     bus_pull(world->bus, &ask, &s.waiter);
-    assert_true(world->run(world, is_woken, &s, 1000));
+    assert_true(world->run(world, seen_woken, &s, 1000));
     assert_int_equal(s.reason, REASON_TIMED_OUT);
     assert_false(waiter_busy(&s.waiter));
     send_text(&t, "k", "the late answer finds nobody");
@@ -512,5 +491,5 @@ int main(void)
         cmocka_unit_test(equal_numbers_meet_in_one_queue),
         cmocka_unit_test(many_calls_in_one_turn_are_all_answered),
     };
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    return cmocka_run_group_tests(tests, world_begin, world_end);
 }

@@ -14,6 +14,7 @@
 
 #include "postgres.h"
 #include "redis.h"
+#include "sql.h"
 #include "words.h"
 #include "world_postgres.h"
 
@@ -83,14 +84,6 @@ static void keep_verdict(struct seen *s, const void *result)
 }
 
 static struct verdict_of told[CALLERS];
-static bool all_told(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < CALLERS; i++)
-        if (!told[i].seen.woken)
-            return false;
-    return true;
-}
 
 /* The same return from a hundred callers, each on its own connection, all at once: how many of them added a unit. */
 static int restock_hundredfold(const struct restock_ask *ask)
@@ -100,9 +93,8 @@ static int restock_hundredfold(const struct restock_ask *ask)
         told[i].seen = SEEN(.keep = keep_verdict, .into = &told[i]);
         store_restock(stores[i], ask, 1, &told[i].seen.waiter);
     }
-    assert_true(world->run(world, all_told, NULL, 10000));
     for (int i = 0; i < CALLERS; i++) {
-        assert_int_equal(told[i].seen.reason, REASON_OK);
+        assert_int_equal(seen_await(world, &told[i].seen), REASON_OK);
         assert_true(told[i].verdict == REASON_OK || told[i].verdict == REASON_UNCHANGED);
         added += told[i].verdict == REASON_OK;
     }
@@ -199,16 +191,6 @@ static int cancel_hundredfold(struct str order)
     return fresh;
 }
 
-static int64_t counted(PGconn *conn, const char *statement)
-{
-    PGresult *r = PQexec(conn, statement);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", statement, PQresultErrorMessage(r));
-    int64_t n = atoll(PQgetvalue(r, 0, 0));
-    PQclear(r);
-    return n;
-}
-
 static void a_return_told_a_hundred_times_adds_one_unit(void **state)
 {
     (void)state;
@@ -234,13 +216,10 @@ static void a_return_told_a_hundred_times_adds_one_unit(void **state)
     assert_int_equal(restock_hundredfold(&ask), 0);
     assert_int_equal(for_sale(), UNITS);
 
-    PGconn *beside = PQconnectdb(postgres_world_url());
-    PQclear(PQexec(beside, "SET search_path = seckill"));
-    assert_int_equal(counted(beside, words("SELECT count(*) FROM compensation WHERE reservation_id = '" STR_FMT "'%c", STR_ARG(m.reservation), 0).ptr), 1);
-    assert_int_equal(counted(beside, words("SELECT count(*) FROM compensation WHERE reservation_id = '" STR_FMT "' AND status = 'RELEASED' AND compensation_id ="
-                                           " encode(sha256(convert_to(reservation_id || ':CANCEL_ORDER:1', 'UTF8')), 'hex')%c", STR_ARG(m.reservation), 0).ptr), 1);
-    assert_int_equal(counted(beside, words("SELECT sum(delta) FROM inventory_journal WHERE unit = %lld%c", (long long)m.token.unit, 0).ptr), 0);
-    PQfinish(beside);
+    assert_int_equal(sql_number(words("SELECT count(*) FROM compensation WHERE reservation_id = '" STR_FMT "'%c", STR_ARG(m.reservation), 0).ptr), 1);
+    assert_int_equal(sql_number(words("SELECT count(*) FROM compensation WHERE reservation_id = '" STR_FMT "' AND status = 'RELEASED' AND compensation_id ="
+                                       " encode(sha256(convert_to(reservation_id || ':CANCEL_ORDER:1', 'UTF8')), 'hex')%c", STR_ARG(m.reservation), 0).ptr), 1);
+    assert_int_equal(sql_number(words("SELECT sum(delta) FROM inventory_journal WHERE unit = %lld%c", (long long)m.token.unit, 0).ptr), 0);
     assert_int_equal(unit(&sale, m.token.unit).token.generation, m.token.generation + 1);
 
     /* sold again at its new generation, to somebody else; the old return still adds nothing */
@@ -249,9 +228,8 @@ static void a_return_told_a_hundred_times_adds_one_unit(void **state)
         sold_in(for_sale() > 2 ? homes[0] : homes[1], n);
     assert_int_equal(restock_hundredfold(&ask), 0);
     assert_int_equal(for_sale(), 0);
-    struct audited found = audit(sale.activity);
-    assert_int_equal(found.a.count, 0);
-    assert_int_equal(found.a.holding, UNITS);
+    assert_clean(sale.activity);
+    assert_int_equal(audit(sale.activity).a.holding, UNITS);
     finish_all();
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "postgres.h"
+#include "sql.h"
 #include "words.h"
 #include "world_postgres.h"
 
@@ -47,17 +48,6 @@ static uint32_t chance(uint32_t below)
     chance_state ^= chance_state >> 7;
     chance_state ^= chance_state << 17;
     return (uint32_t)(chance_state % below);
-}
-
-static PGconn *beside;
-static int64_t number(const char *statement)
-{
-    PGresult *r = PQexec(beside, statement);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
-        fail_msg("%s: %s", statement, PQresultErrorMessage(r));
-    int64_t n = atoll(PQgetvalue(r, 0, 0));
-    PQclear(r);
-    return n;
 }
 
 /* ---- the fight ---- */
@@ -200,7 +190,7 @@ static void payment_and_cancel_at_the_same_instant(void **state)
     uint64_t place_began = uv_hrtime();
     place_all();
     print_message("# placed in %.1f s\n", (double)(uv_hrtime() - place_began) / 1e9);
-    int64_t deadlocks = number("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+    int64_t deadlocks = sql_number("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
     for (int i = 0; i < PAIRS; i++) {
         pairs[i].payer = (struct side){.ledger = another(), .pair = &pairs[i]};
         pairs[i].canceler = (struct side){.ledger = another(), .pair = &pairs[i]};
@@ -224,47 +214,27 @@ static void payment_and_cancel_at_the_same_instant(void **state)
     assert_int_equal(paid + canceled, ORDERS);
     assert_true(paid > ORDERS / 20 && canceled > ORDERS / 20);    /* both sides won often: else this was no race */
     int64_t payments = ORDERS + ORDERS / 4;
-    assert_int_equal(number("SELECT count(*) FROM payment_record WHERE result = 'SUCCESS'"), payments);
-    assert_int_equal(number("SELECT count(*) FROM orders WHERE status = 'PAID' AND paid_at IS NOT NULL AND canceled_at IS NULL"), (int64_t)paid);
-    assert_int_equal(number("SELECT count(*) FROM orders WHERE status = 'CANCELED' AND paid_at IS NULL AND canceled_at IS NOT NULL"), (int64_t)canceled);
+    assert_int_equal(sql_number("SELECT count(*) FROM payment_record WHERE result = 'SUCCESS'"), payments);
+    assert_int_equal(sql_number("SELECT count(*) FROM orders WHERE status = 'PAID' AND paid_at IS NOT NULL AND canceled_at IS NULL"), (int64_t)paid);
+    assert_int_equal(sql_number("SELECT count(*) FROM orders WHERE status = 'CANCELED' AND paid_at IS NULL AND canceled_at IS NOT NULL"), (int64_t)canceled);
     assert_int_equal(refunds, payments - (int64_t)paid);
-    assert_int_equal(number("SELECT count(*) FROM outbox WHERE kind = 'REFUND'"), (int64_t)refunds);
-    assert_int_equal(number("SELECT count(DISTINCT subject) FROM outbox WHERE kind = 'REFUND'"), (int64_t)refunds);
-    assert_int_equal(number("SELECT sum(amount) FROM payment_record WHERE result = 'SUCCESS'")
-                         - number("SELECT sum(amount) FROM orders WHERE status = 'PAID'") - number("SELECT sum(amount) FROM payment_record WHERE refund_status <> 'NONE'"), 0);
-    assert_int_equal(number("SELECT count(*) FROM inventory_token WHERE status = 'AVAILABLE' AND generation = 2"), (int64_t)canceled);
-    assert_int_equal(number("SELECT count(*) FROM inventory_token WHERE status = 'CONSUMED' AND generation = 1"), (int64_t)paid);
-    assert_int_equal(number("SELECT count(*) FROM compensation WHERE compensation_type = 'CANCEL_ORDER'"), (int64_t)canceled);
-    assert_int_equal(number("SELECT count(*) FROM outbox WHERE kind = 'RETURN'"), (int64_t)canceled);
+    assert_int_equal(sql_number("SELECT count(*) FROM outbox WHERE kind = 'REFUND'"), (int64_t)refunds);
+    assert_int_equal(sql_number("SELECT count(DISTINCT subject) FROM outbox WHERE kind = 'REFUND'"), (int64_t)refunds);
+    assert_int_equal(sql_number("SELECT sum(amount) FROM payment_record WHERE result = 'SUCCESS'")
+                         - sql_number("SELECT sum(amount) FROM orders WHERE status = 'PAID'") - sql_number("SELECT sum(amount) FROM payment_record WHERE refund_status <> 'NONE'"), 0);
+    assert_int_equal(sql_number("SELECT count(*) FROM inventory_token WHERE status = 'AVAILABLE' AND generation = 2"), (int64_t)canceled);
+    assert_int_equal(sql_number("SELECT count(*) FROM inventory_token WHERE status = 'CONSUMED' AND generation = 1"), (int64_t)paid);
+    assert_int_equal(sql_number("SELECT count(*) FROM compensation WHERE compensation_type = 'CANCEL_ORDER'"), (int64_t)canceled);
+    assert_int_equal(sql_number("SELECT count(*) FROM outbox WHERE kind = 'RETURN'"), (int64_t)canceled);
     uint64_t audit_began = uv_hrtime();
-    struct audited found = audit((struct str){0});
+    assert_clean((struct str){0});
     print_message("# audited in %.1f s\n", (double)(uv_hrtime() - audit_began) / 1e9);
-    for (size_t i = 0; i < found.a.count && i < countof(found.findings); i++)
-        print_error(STR_FMT " " STR_FMT ": " STR_FMT "\n", STR_ARG(found.findings[i].rule), STR_ARG(found.findings[i].subject), STR_ARG(found.findings[i].detail));
-    assert_int_equal(found.a.count, 0);
-    assert_int_equal(number("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), deadlocks);
+    assert_int_equal(sql_number("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), deadlocks);
     assert_int_equal(overdue(1, 0).count, 0);
-}
-
-static int open_world(void **state)
-{
-    (void)state;
-    world = world_open();
-    beside = PQconnectdb(postgres_world_url());
-    PQclear(PQexec(beside, "SET search_path = seckill"));
-    return PQstatus(beside) == CONNECTION_OK ? 0 : 1;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    PQfinish(beside);
-    world->close(world);
-    return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(payment_and_cancel_at_the_same_instant)};
-    return cmocka_run_group_tests_name("money_race", tests, open_world, close_world);
+    return cmocka_run_group_tests_name("money_race", tests, world_begin, world_end);
 }

@@ -11,8 +11,6 @@
 
 #include "hash.h"
 
-struct world *world;
-
 /* One shelf for all texts of the program, so that nobody has to give them back. */
 static char shelf[32 << 20];
 static size_t shelved;
@@ -37,9 +35,6 @@ struct str words(const char *format, ...)
     check(n >= 0 && (size_t)n < sizeof text);
     return keep((struct str){text, (size_t)n});
 }
-
-static bool never(void *arg) { return (void)arg, false; }
-void let_pass(uint32_t ms) { world->run(world, never, NULL, ms); }
 
 /* ---- activities ---- */
 
@@ -87,6 +82,8 @@ struct activity shop(const char *name, int64_t stock_s, int64_t stock_t, uint8_t
                                   .actor = str_lit("test"), .note = str_lit("")};
     return created(ask);
 }
+
+struct token s_unit(const struct activity *a, int64_t nth, uint32_t generation) { return (struct token){a->skus[0].unit_first + nth, generation}; }
 
 struct create_order item(const struct activity *a, const char *sku, const char *user, const char *request, const char *reservation, struct token token)
 {
@@ -264,6 +261,14 @@ struct audited audit(struct str activity)
     ledger_audit(world->ledger, activity, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     return audited;
+}
+
+void assert_clean(struct str activity)
+{
+    struct audited found = audit(activity);
+    for (size_t i = 0; i < found.a.count && i < countof(found.findings); i++)
+        print_error(STR_FMT " " STR_FMT ": " STR_FMT "\n", STR_ARG(found.findings[i].rule), STR_ARG(found.findings[i].subject), STR_ARG(found.findings[i].detail));
+    assert_int_equal(found.a.count, 0);
 }
 
 /* ---- money ---- */

@@ -3,12 +3,12 @@
 #pragma once
 #include "world.h"
 
-extern struct world *world;
+#define assert_str(got, want) assert_true(str_eq((got), (want)))
 
 struct str words(const char *format, ...) __attribute__((format(printf, 1, 2)));    /* a text that stays */
-void let_pass(uint32_t ms);
 
 struct activity shop(const char *name, int64_t stock_s, int64_t stock_t, uint8_t buckets);    /* creates it, with SKUs S and T, in `world` */
+struct token s_unit(const struct activity *, int64_t nth, uint32_t generation);                 /* of S, from 0 */
 struct create_order item(const struct activity *, const char *sku, const char *user, const char *request, const char *reservation, struct token);
 
 struct told {
@@ -51,6 +51,7 @@ struct audited {
     struct finding findings[64];
 };
 struct audited audit(struct str activity);
+void assert_clean(struct str activity);    /* the audit finds nothing in it (empty: in any); what it finds is printed */
 
 /* ---- money and people ---- */
 

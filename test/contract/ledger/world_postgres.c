@@ -6,41 +6,19 @@
 #include <unistd.h>
 
 #include "postgres.h"
+#include "world_loop.h"
 
-static struct real {
-    struct world world;
-    uv_loop_t loop;
-    uv_timer_t timer;
-    bool late;
-    char database[64], url[1024];
-} real;
+static struct world_loop real;
+static char database[64], url[1024];
 
-const char *postgres_world_url(void) { return real.url; }
+const char *postgres_world_url(void) { return url; }
 uv_loop_t *postgres_world_loop(void) { return &real.loop; }
-
-static void too_late(uv_timer_t *timer)
-{
-    (void)timer;
-    real.late = true;
-}
-
-static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budget_ms)
-{
-    (void)w;
-    real.late = false;
-    uv_update_time(&real.loop);
-    uv_timer_start(&real.timer, too_late, budget_ms, 0);
-    while (!done(arg) && !real.late)
-        uv_run(&real.loop, UV_RUN_ONCE);
-    uv_timer_stop(&real.timer);
-    return done(arg);
-}
 
 /* A statement about databases, spoken in the one that was given to us. */
 static void speak(const char *verb, const char *how)
 {
     char statement[256];
-    snprintf(statement, sizeof statement, "%s DATABASE %s %s", verb, real.database, how);
+    snprintf(statement, sizeof statement, "%s DATABASE %s %s", verb, database, how);
     PGconn *conn = PQconnectdb(getenv("SECKILL_TEST_POSTGRES"));
     PGresult *r = PQexec(conn, statement);
     if (PQresultStatus(r) != PGRES_COMMAND_OK) {
@@ -57,11 +35,11 @@ static void url_write(const char *given)
     char *error = NULL;
     PQconninfoOption *options = PQconninfoParse(given, &error);
     check(options != NULL);
-    struct buf b = buf_fixed(real.url, sizeof real.url - 1);
+    struct buf b = buf_fixed(url, sizeof url - 1);
     for (PQconninfoOption *o = options; o->keyword; o++)
         if (o->val && strcmp(o->keyword, "dbname") != 0)
             buf_add_fmt(&b, "%s='%s' ", o->keyword, o->val);
-    buf_add_fmt(&b, "dbname='%s'", real.database);
+    buf_add_fmt(&b, "dbname='%s'", database);
     check(buf_ok(&b));
     PQconninfoFree(options);
 }
@@ -75,9 +53,7 @@ static void say(void *arg, const char *line)
 static void close_real(struct world *w)
 {
     postgres_close(w->ledger);
-    uv_close((uv_handle_t *)&real.timer, NULL);
-    uv_run(&real.loop, UV_RUN_DEFAULT);
-    check(uv_loop_close(&real.loop) == 0);
+    world_loop_end(&real);
     speak("DROP", "WITH (FORCE)");
 }
 
@@ -86,12 +62,12 @@ struct world *world_open(void)
     const char *given = getenv("SECKILL_TEST_POSTGRES");
     if (!given || !*given)
         exit(77);
-    snprintf(real.database, sizeof real.database, "seckill_test_%ld_%ld", (long)getpid(), (long)(uv_hrtime() % 1000000));
+    snprintf(database, sizeof database, "seckill_test_%ld_%ld", (long)getpid(), (long)(uv_hrtime() % 1000000));
     url_write(given);
     speak("CREATE", "TEMPLATE template0 ENCODING 'UTF8'");
-    check(postgres_migrate(real.url, say, NULL) == REASON_OK);
-    check(uv_loop_init(&real.loop) == 0 && uv_timer_init(&real.loop, &real.timer) == 0);
-    real.world = (struct world){.name = "postgres", .run = run, .close = close_real,
-                                .ledger = postgres_open(&(struct postgres_options){.loop = &real.loop, .url = real.url, .application = "contract"})};
+    check(postgres_migrate(url, say, NULL) == REASON_OK);
+    world_loop_begin(&real, "postgres");
+    real.world.ledger = postgres_open(&(struct postgres_options){.loop = &real.loop, .url = url, .application = "contract"});
+    real.world.close = close_real;
     return &real.world;
 }

@@ -7,8 +7,6 @@
 
 #include "world.h"
 
-static struct world *world;
-
 /* ---- a sale ---------------------------------------------------------------------------------------------------------------- */
 
 #define BUCKETS 3
@@ -46,9 +44,6 @@ static enum reason install(uint8_t number, bool seeded)
     assert_false(s.woken);
     return seen_await(world, &s);
 }
-
-static bool never(void *arg) { (void)arg; return false; }
-static void pass_ms(uint32_t ms) { assert_false(world->run(world, never, NULL, ms)); }
 
 /* An entry whose texts outlive the answer: the last 8192 of them stay. */
 struct known {
@@ -514,7 +509,7 @@ static void states_and_window(void **state)
     struct took resumed;    /* a sale that goes on rests as a unit does */
     while ((resumed = take(0, "u2", 0, "r", 2)).reason == REASON_RESERVATION_PAUSED) {
         assert_true(resumed.answer.now_ms < after_ms + 300);
-        pass_ms(20);
+        let_pass(20);
     }
     assert_int_equal(resumed.reason, REASON_QUEUED);
     assert_true(resumed.answer.now_ms >= before_ms + 300);
@@ -547,9 +542,9 @@ static void windows_move_by_themselves(void **state)
     assert_int_equal(install(0, false), REASON_OK);
     seed(0, 0, 0, 3);
     assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_NOT_STARTED);
-    pass_ms(1600);
+    let_pass(1600);
     assert_int_equal(take(0, "u1", 0, "r", 1).reason, REASON_QUEUED);
-    pass_ms(2600);
+    let_pass(2600);
     assert_int_equal(take(0, "u2", 0, "r", 2).reason, REASON_ENDED);
     assert_int_equal(take(0, "u1", 0, "r", 3).reason, REASON_QUEUED);
 }
@@ -877,7 +872,7 @@ static void a_unit_comes_back_once(void **state)
     assert_int_equal(restock(0, 0, FIRST_A, 7), REASON_OK);    /* replaces the older copy */
     k = stock(0);
     assert_int_equal(k->skus[0].free + k->skus[0].resting, 1);
-    pass_ms(400);
+    let_pass(400);
     struct took t = take(0, "u2", 0, "r", 2);
     assert_int_equal(t.reason, REASON_QUEUED);
     assert_true(t.known.entry.token.unit == FIRST_A && t.known.entry.token.generation == 7);
@@ -894,7 +889,7 @@ static void high_generations(void **state)
         assert_int_equal(restock(0, 0, FIRST_A, generations[i]), REASON_UNCHANGED);
         assert_int_equal(restock(0, 0, FIRST_A, generations[i] - 1), REASON_UNCHANGED);
     }
-    pass_ms(400);
+    let_pass(400);
     struct took t = take(0, "u1", 0, "r", 1);
     assert_int_equal(t.reason, REASON_QUEUED);
     assert_true(t.known.entry.token.generation == 4000000000u);
@@ -922,13 +917,13 @@ static void a_returned_unit_rests(void **state)
     struct took t;
     while ((t = take(0, "u2", 0, "r", 2)).reason == REASON_BUCKET_EMPTY) {
         assert_true(t.answer.now_ms < after_ms + 300);
-        pass_ms(20);
+        let_pass(20);
     }
     assert_int_equal(t.reason, REASON_QUEUED);
     assert_true(t.answer.now_ms >= before_ms + 300);
     assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_UNCHANGED);
     assert_int_equal(restock(0, 0, FIRST_A, 3), REASON_OK);
-    pass_ms(400);
+    let_pass(400);
     k = stock(0);
     assert_true(k->skus[0].free == 1 && k->skus[0].resting == 0 && k->answer.restocks == restocks + 2);
 }
@@ -1027,7 +1022,7 @@ static void turns_come_as_told(void **state)
         assert_int_equal(t.waiting, 1);
         if (t.count == 0) {
             assert_true(age_ms < due_ms + 100);    /* 100: jitter */
-            pass_ms(20);
+            let_pass(20);
             continue;
         }
         assert_int_equal(t.count, 1);
@@ -1049,7 +1044,7 @@ static void a_turn_is_not_put_off(void **state)
     (void)state;
     open_sale(5);
     struct took first = take(0, "u1", 0, "r1", 1);
-    pass_ms(600);
+    let_pass(600);
     assert_int_equal(take(0, "u1", 1, "r2", 2).reason, REASON_QUEUED);
     for (;;) {
         struct turn t = due(0, 64);
@@ -1058,7 +1053,7 @@ static void a_turn_is_not_put_off(void **state)
             break;
         }
         assert_true(t.now_ms < first.answer.now_ms + 1100);
-        pass_ms(20);
+        let_pass(20);
     }
 }
 
@@ -1071,7 +1066,7 @@ static void turns_are_bounded(void **state)
         snprintf(user, sizeof user, "u%u", i);
         assert_int_equal(take(0, user, 0, "r", i).reason, REASON_QUEUED);
     }
-    pass_ms(1200);
+    let_pass(1200);
     size_t seen = 0;
     for (int i = 0; i < 10 && seen < 10; i++) {
         struct turn t = due(0, 4);
@@ -1232,14 +1227,14 @@ static void closed_for_a_stranger(void **state)
     assert_int_equal(take(0, "u1", 0, "r2", 2).reason, REASON_ALREADY_PURCHASED);
     assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_BUCKET_CLOSED);
     assert_int_equal(restock(0, 0, FIRST_A + 7, 1), REASON_OK);
-    pass_ms(60);
+    let_pass(60);
     assert_int_equal(open_it("another mark", &ms), REASON_UNCHANGED);
     assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_BUCKET_CLOSED);
     assert_int_equal(open_it(first.mark, &ms), REASON_OK);
     assert_true(ms >= 60 && ms < 60000);
     assert_int_equal(open_it(first.mark, &ms), REASON_UNCHANGED);
     assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_RESERVATION_PAUSED);    /* others may still be saying something else of it */
-    pass_ms(400);
+    let_pass(400);
     assert_int_equal(take(0, "u2", 0, "r1", 3).reason, REASON_QUEUED);
 }
 
@@ -1323,7 +1318,7 @@ static void deadlines(void **state)
         assert_true(reason == REASON_QUEUED || reason == REASON_TIMED_OUT || reason == REASON_DEPENDENCY_DOWN);
         assert_false(waiter_busy(&seen[i].waiter));
     }
-    pass_ms(50);
+    let_pass(50);
     for (uint32_t i = 0; i < UNITS; i++) {
         snprintf(user, sizeof user, "u%u", i);
         struct took t = take(0, user, 0, "r", 1000 + i);
@@ -1344,7 +1339,7 @@ static void a_caller_may_go(void **state)
     assert_true(waiter_busy(&s.waiter));
     waiter_drop(&s.waiter);
     assert_false(waiter_busy(&s.waiter));
-    pass_ms(50);
+    let_pass(50);
     assert_false(s.woken);
     assert_int_equal(take(0, "u1", 0, "r1", 2).reason, REASON_QUEUED);
     assert_int_equal(stock(0)->skus[0].free, 4);
@@ -1430,8 +1425,5 @@ int main(void)
         cmocka_unit_test(a_caller_may_go),
         cmocka_unit_test(a_woken_caller_may_ask_again),
     };
-    world = world_open();
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    world->close(world);
-    return failed;
+    return cmocka_run_group_tests(tests, world_begin, world_end);
 }
