@@ -180,34 +180,39 @@ static void alarm_jump(const struct sweep *s, const char *event, int64_t by_ms)
     log_end(&l);
 }
 
-static bool near(int64_t a, int64_t b, int64_t most) { return a - b <= most && b - a <= most; }
+static bool agree(const struct sweep *s, struct sweep_offset a, struct sweep_offset b)
+{
+    int64_t most = (int64_t)s->options.jump_ms + a.give_ms + b.give_ms;
+    return a.ms - b.ms <= most && b.ms - a.ms <= most;
+}
 
-/* Whether the ledger's clock may be believed. The answer is as old as half its way, give or take that half. */
+/* Whether the ledger's clock may be believed. A process that was stopped while it asked has measured badly, and knows it. */
 static bool clock_holds(struct sweep *s, int64_t ledger_ms)
 {
-    uint64_t now = clock_mono_us(s->clock), way_ms = (now - s->asked_us) / 1000;
-    int64_t offset = ledger_ms - (int64_t)((now - (now - s->asked_us) / 2) / 1000), most = (int64_t)s->options.jump_ms + (int64_t)way_ms;
+    uint64_t now = clock_mono_us(s->clock), half_us = (now - s->asked_us) / 2;
+    struct sweep_offset offset = {.ms = ledger_ms - (int64_t)((now - half_us) / 1000), .give_ms = (int64_t)(half_us / 1000)};
     if (!s->measured) {
         s->measured = true;
-        s->offset_ms = offset;
+        s->trusted = offset;
     }
-    bool back = near(offset, s->offset_ms, most);
-    bool steady = s->strange_us != 0 && near(offset, s->strange_ms, most);
+    bool back = agree(s, offset, s->trusted);
+    bool steady = s->strange_us != 0 && agree(s, offset, s->strange);
     if (!back && !steady) {    /* a jump, or another one */
         s->strange_us = now;
-        s->strange_ms = offset;
+        s->strange = offset;
         s->facts.jumps++;
         s->facts.paused = true;
-        alarm_jump(s, "sweep_paused_clock_jumped", offset - s->offset_ms);
+        alarm_jump(s, "sweep_paused_clock_jumped", offset.ms - s->trusted.ms);
     }
     bool believed = back || (steady && now - s->strange_us >= (uint64_t)s->options.pause_ms * 1000);
     if (believed && s->facts.paused) {
         s->facts.paused = false;
         s->strange_us = 0;
-        alarm_jump(s, "sweep_goes_on", offset - s->offset_ms);
+        alarm_jump(s, "sweep_goes_on", offset.ms - s->trusted.ms);
     }
-    if (believed && way_ms < s->options.jump_ms)    /* clocks drift apart slowly, and are followed */
-        s->offset_ms = offset;
+    int64_t good = s->options.jump_ms / 2;
+    if (believed && (!back || offset.give_ms <= good || offset.give_ms <= s->trusted.give_ms))    /* clocks drift apart slowly, and are followed */
+        s->trusted = offset;
     metric_set(METRIC_SWEEP_PAUSED, 0, s->facts.paused);
     return believed;
 }

@@ -40,6 +40,10 @@ struct sweep_ask {
     size_t order;
     struct waiter waiter;
 };
+/* The ledger's clock less our monotonic one: an answer is as old as half its way, give or take that half. */
+struct sweep_offset {
+    int64_t ms, give_ms;
+};
 enum sweep_step { SWEEP_IDLE, SWEEP_LOOKS, SWEEP_ASKS_CHANNEL, SWEEP_PAYS, SWEEP_CANCELS };
 /* Lives in its owner. */
 struct sweep {
@@ -62,8 +66,8 @@ struct sweep {
     size_t pay_count;
     struct pay_item pays[LEDGER_PAY_MAX];
     size_t pay_of[LEDGER_PAY_MAX];
-    bool measured, again;         /* offset_ms holds; look again at once */
-    int64_t offset_ms, strange_ms;    /* ledger's clock − monotonic: as trusted, and as it is since the jump */
+    bool measured, again;         /* `trusted` holds; look again at once */
+    struct sweep_offset trusted, strange;    /* as it is believed, and as it is since the jump */
     uint64_t strange_us;          /* since when; 0: no jump */
     struct sweep_facts facts;
 };

@@ -567,6 +567,8 @@ static void overdue(struct ledger *l, const struct overdue_ask *a, struct waiter
     size_t n = k->overdue_count < a->limit ? k->overdue_count : a->limit;
     f->answer.overdue = (struct overdue_answer){.orders = k->overdues, .count = n, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
     f->result = &f->answer.overdue;
+    if (k->overdue_way_ms)
+        clock_set_in(&k->clock.clock, &f->alarm, (uint64_t)k->overdue_way_ms * 1000);
 }
 
 static struct fake *of_channel(struct channel *c) { return container_of(c, struct fake, channel); }

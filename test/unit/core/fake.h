@@ -80,6 +80,7 @@ struct fake {
     struct overdue overdues[8];
     size_t overdue_count;
     int64_t ahead_ms;              /* how far the ledger's clock is ahead of ours */
+    uint32_t overdue_way_ms;       /* how long what is overdue is on its way back; 0: as everything */
     struct payment known[4];       /* what the channel knows */
     size_t known_count, refunds;
     char last_refund[64];

@@ -370,6 +370,42 @@ static void a_drift_is_no_jump(void **state)
     sweep_end();
 }
 
+/* The process stood still while its first answer waited: it does not know where the clock is, and what it sees next is no jump. */
+static void a_bad_first_measure_is_no_jump(void **state)
+{
+    (void)state;
+    sweep_begin(0, false);
+    k.overdue_way_ms = 12000;
+    while (k.calls[FAKE_OVERDUE] == 0)
+        fake_pass(&k, 100);
+    k.overdue_way_ms = 0;
+    k.overdue_count = 1;
+    k.overdues[0].order = str_lit("ord_1");
+    fake_pass(&k, 16000);
+    assert_int_equal(s.facts.jumps, 0);
+    assert_int_equal(k.cancels, 1);
+    k.ahead_ms = 5000;         /* and from the second on it is known well enough to see a small one */
+    fake_pass(&k, 4000);
+    assert_int_equal(s.facts.jumps, 1);
+    sweep_end();
+}
+
+/* So also where a jump is believed in the end: what is measured then is trusted, however long it was under way. */
+static void a_jump_believed_by_a_slow_answer(void **state)
+{
+    (void)state;
+    sweep_begin(0, false);
+    fake_pass(&k, 5000);
+    k.ahead_ms = 60000;
+    k.overdue_way_ms = 2500;
+    fake_pass(&k, 140000);
+    assert_false(s.facts.paused);
+    k.overdue_way_ms = 0;
+    fake_pass(&k, 10000);
+    assert_int_equal(s.facts.jumps, 1);
+    sweep_end();
+}
+
 static void whatever_fails_the_sweep_goes_on(void **state)
 {
     (void)state;
@@ -553,6 +589,7 @@ int main(void)
         cmocka_unit_test(what_is_overdue_is_cancelled), cmocka_unit_test(what_the_channel_knows_is_told_first),
         cmocka_unit_test(who_has_paid_is_spared_until_the_ledger_knows), cmocka_unit_test(a_silent_channel_keeps_no_unit),
         cmocka_unit_test(questions_to_a_silent_channel), cmocka_unit_test(a_jump_of_the_clock_pauses_the_sweep), cmocka_unit_test(a_drift_is_no_jump),
+        cmocka_unit_test(a_bad_first_measure_is_no_jump), cmocka_unit_test(a_jump_believed_by_a_slow_answer),
         cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(looks_of_the_sweep), cmocka_unit_test(orders_looked_up_a_second), cmocka_unit_test(timer_messages_of_a_claim),
         cmocka_unit_test(a_hint_is_a_look), cmocka_unit_test(hints_are_heard_from_the_end_on),
         cmocka_unit_test(a_refund_is_done_when_the_channel_says_so), cmocka_unit_test(a_refund_stays_until_it_is_given)};
