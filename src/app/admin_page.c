@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "admin_page.h"
 
+#include "html.h"
 #include "json.h"
 #include "version.h"
-
-static void escaped(struct buf *out, struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (c == '<' || c == '>' || c == '&' || c == '"')
-            buf_add_fmt(out, "&#%d;", c);
-        else
-            buf_add_char(out, c);
-    }
-}
 
 static void cell(struct buf *out, struct str text)
 {
     buf_add_str(out, str_lit("<td>"));
-    escaped(out, text);
+    html_text(out, text);
 }
 
 static void cell_time(struct buf *out, int64_t ms)
@@ -54,9 +44,9 @@ void admin_page_write(struct buf *out, const struct config *config, const struct
     buf_add_str(out, str_lit("<!doctype html><html lang=en><meta charset=utf-8><title>seckill</title>"
                              "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.2em 1em .2em 0;text-align:left}pre{background:#eee;padding:1em}</style>\n"));
     buf_add_fmt(out, "<h1>seckill %s</h1><p>roles: ", VERSION_TEXT);
-    escaped(out, str_of(config->roles));
+    html_text(out, str_of(config->roles));
     buf_add_fmt(out, "; %s</p>\n<pre>", ready ? "ready" : "not ready");
-    escaped(out, buf_str(&lines));
+    html_text(out, buf_str(&lines));
     buf_add_str(out, str_lit("</pre>\n<h2>Activities</h2>\n"));
     if (activities)
         write_activities(out, activities);

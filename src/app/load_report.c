@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "html.h"
 #include "json.h"
 #include "load_result.h"
 #include "verb.h"
@@ -15,19 +16,6 @@ static double ms(uint64_t us) { return (double)us / 1000; }
 
 static void add(struct buf *b, const char *z) { buf_add_str(b, str_of(z)); }
 
-/* Text as text, whatever it holds. */
-static void add_text(struct buf *b, struct str s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        switch (s.ptr[i]) {
-        case '<': add(b, "&lt;"); break;
-        case '>': add(b, "&gt;"); break;
-        case '&': add(b, "&amp;"); break;
-        case '"': add(b, "&quot;"); break;
-        default: buf_add_char(b, s.ptr[i]);
-        }
-}
-
 static void cell(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void cell(struct buf *b, const char *format, ...)
 {
@@ -37,7 +25,7 @@ static void cell(struct buf *b, const char *format, ...)
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     add(b, "<td>");
-    add_text(b, (struct str){text, n < (int)sizeof text ? (size_t)n : sizeof text - 1});
+    html_text(b, (struct str){text, n < (int)sizeof text ? (size_t)n : sizeof text - 1});
     add(b, "</td>");
 }
 
@@ -326,7 +314,7 @@ static void write_audit(const struct load_result *r, struct buf *b)
     buf_add_fmt(b, "</table><p class=%s>%s</p><ul>", audit_clean(a) ? "ok" : "no", audit_clean(a) ? "Every rule holds." : a->reason != REASON_OK ? "Not proved: a store did not answer." : "Rules are broken:");
     for (size_t i = 0; i < a->finding_count && i < 200; i++) {
         add(b, "<li>");
-        add_text(b, a->findings[i].rule), add(b, " "), add_text(b, a->findings[i].subject), add(b, ": "), add_text(b, a->findings[i].detail);
+        html_text(b, a->findings[i].rule), add(b, " "), html_text(b, a->findings[i].subject), add(b, ": "), html_text(b, a->findings[i].detail);
         add(b, "</li>");
     }
     add(b, "</ul>");
@@ -350,22 +338,22 @@ static void write_head(const struct load_result *r, struct buf *b)
         : leave == LEAVE_INTERRUPTED ? "Ended early" : leave != LEAVE_MISSED ? "Not proved: a store did not answer" : r->missed ? "A threshold was missed" : "The run cannot be trusted";
     time_write(r->began_ms, when);
     add(b, "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>seckill load ");
-    add_text(b, str_of(r->path));
+    html_text(b, str_of(r->path));
     buf_add_fmt(b, "</title><style>%s</style><h1>", style);
-    add_text(b, str_of(r->path));
+    html_text(b, str_of(r->path));
     buf_add_fmt(b, "</h1><p>%s on ", "seckill load");
-    add_text(b, str_of(r->activity));
+    html_text(b, str_of(r->activity));
     buf_add_fmt(b, ", begun %.24s, seed %llu: %.0f requests due in %g s, %llu people, %.0f requests answered a second.</p><p class=\"verdict %s\">%s</p>", when,
                 (unsigned long long)r->seed, r->scenario->arrivals.total, r->scenario->seconds, (unsigned long long)r->stats->people, r->answered_per_s,
                 leave == LEAVE_DONE ? "ok" : "no", verdict);
     if (!r->trusted) {
         add(b, "<p class=no>Not to be trusted: ");
-        add_text(b, str_of(r->doubt));
+        html_text(b, str_of(r->doubt));
         add(b, ".</p>");
     }
     if (r->stats->contradictions > 0) {
         buf_add_fmt(b, "<p class=no>%llu answers contradict others, or cannot be understood; the first: ", (unsigned long long)r->stats->contradictions);
-        add_text(b, str_of(r->stats->strange));
+        html_text(b, str_of(r->stats->strange));
         add(b, "</p>");
     }
 }
@@ -387,7 +375,7 @@ void load_report_write(const struct load_result *r, struct buf *b)
     struct buf text = buf_growing(65536);
     load_scenario_write(r->scenario, &text);
     check(buf_ok(&text));
-    add_text(b, buf_str(&text));
+    html_text(b, buf_str(&text));
     buf_free(&text);
     add(b, "</pre></html>\n");
 }

@@ -2,7 +2,6 @@
  * load_scenario.c: the rows of spec/load.def as fields of one struct; each value comes as text and is checked by its row. */
 #include "load_scenario.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,17 +44,6 @@ const struct load_threshold_row *load_threshold_row(enum load_threshold t)
 
 /* ---- one value ------------------------------------------------------------------------------------------------------------------------ */
 
-static bool read_real(struct str text, double *out)
-{
-    char z[64], *end;
-    if (text.len == 0 || text.len >= sizeof z)
-        return false;
-    memcpy(z, text.ptr, text.len);
-    z[text.len] = 0;
-    *out = strtod(z, &end);
-    return z[strspn(z, "0123456789.eE+-")] == 0 && *end == 0 && isfinite(*out);    /* no blanks, no hexadecimal, no "inf" */
-}
-
 static bool is_choice(const char *choices, struct str text)
 {
     for (const char *from = choices, *bar; *from; from = *bar ? bar + 1 : bar) {
@@ -89,7 +77,7 @@ static bool take(struct load_scenario *s, const struct row *r, struct str text)
         *(int64_t *)field = number;
         return true;
     }
-    if (!read_real(text, &real) || real < r->min || real > r->max)
+    if (!str_to_real(text, &real) || real < r->min || real > r->max)
         return false;
     *(double *)field = real;
     return true;
@@ -132,7 +120,7 @@ static bool got_threshold(struct reading *r, struct str key, struct str value, u
             continue;
         if (said_twice(r, countof(rows) + i, key, line))
             return true;
-        r->scenario->set[i] = read_real(value, &r->scenario->limit[i]) && r->scenario->limit[i] >= 0;
+        r->scenario->set[i] = str_to_real(value, &r->scenario->limit[i]) && r->scenario->limit[i] >= 0;
         if (!r->scenario->set[i]) {
             buf_add_fmt(r->complaints, "file %s:%u: %s: \"" STR_FMT "\" is not good: expected a number from 0\n", r->path, line, thresholds[i].key, STR_ARG(value));
             r->bad = true;

@@ -29,17 +29,6 @@ static void begin_complaint(struct reader *r)
         buf_add_fmt(r->complaints, ":%u: ", r->line);
 }
 
-static bool read_number(struct str text, double *out)
-{
-    char memory[64], *end;
-    if (text.len == 0 || text.len >= sizeof memory)
-        return false;
-    memcpy(memory, text.ptr, text.len);
-    memory[text.len] = 0;
-    *out = strtod(memory, &end);
-    return *end == 0 && isfinite(*out) && strspn(memory, "0123456789.eE+-") == text.len;
-}
-
 /* The name itself, or the part behind its dot where what was typed has none. */
 static void no_such_name(struct reader *r, struct str name, bool may_be_short)
 {
@@ -102,7 +91,7 @@ static void set_stocks(struct reader *r, struct str list)
 {
     double hottest = 0, sum = 0, skus = 0, stock;
     for (struct str part; next_part(&list, &part); skus++) {
-        if (!read_number(part, &stock) || stock < 0) {
+        if (!str_to_real(part, &stock) || stock < 0) {
             begin_complaint(r);
             buf_add_fmt(r->complaints, "sale.stock: \"" STR_FMT "\" is no number of units\n", STR_ARG(part));
             return;
@@ -122,7 +111,7 @@ static void set_text(struct reader *r, size_t row, struct str value)
         buf_add_fmt(r->complaints, "%s stands there twice\n", plan_row(row)->name);
     } else if (row == plan_row_of("sale.stock") && r->origin == PLAN_FILE && memchr(value.ptr, ',', value.len)) {
         set_stocks(r, value);
-    } else if (!read_number(value, &x)) {
+    } else if (!str_to_real(value, &x)) {
         begin_complaint(r);
         buf_add_fmt(r->complaints, "%s: \"" STR_FMT "\" is no number\n", plan_row(row)->name, STR_ARG(value));
     } else {

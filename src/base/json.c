@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "json.h"
 
+#include <math.h>
 
 static void comma(struct buf *b)
 {
@@ -99,6 +100,15 @@ void json_member_i64(struct buf *b, const char *key, int64_t n) { json_key(b, ke
 void json_member_u64(struct buf *b, const char *key, uint64_t n) { json_key(b, key), json_u64(b, n); }
 void json_member_bool(struct buf *b, const char *key, bool yes) { json_key(b, key), json_bool(b, yes); }
 void json_member_time(struct buf *b, const char *key, int64_t ms) { json_key(b, key), json_time(b, ms); }
+
+void json_member_real(struct buf *b, const char *key, double x)
+{
+    json_key(b, key);
+    if (isfinite(x))
+        buf_add_fmt(b, "%.12g", x);
+    else
+        json_none(b);
+}
 
 void json_maybe_str(struct buf *b, const char *key, struct str s)
 {

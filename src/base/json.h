@@ -24,6 +24,7 @@ void json_member_str(struct buf *b, const char *key, struct str s);
 void json_member_text(struct buf *b, const char *key, const char *z);
 void json_member_i64(struct buf *b, const char *key, int64_t n);
 void json_member_u64(struct buf *b, const char *key, uint64_t n);
+void json_member_real(struct buf *b, const char *key, double x);    /* twelve figures; null where it is not a number, or without end */
 void json_member_bool(struct buf *b, const char *key, bool yes);
 void json_member_time(struct buf *b, const char *key, int64_t unix_ms);
 /* As above, but nothing at all where the text is empty or the time 0. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "str.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 bool str_eq_nocase(struct str a, struct str b)
@@ -63,6 +66,17 @@ bool str_to_i64(struct str s, int64_t *out)
         return false;
     *out = negative ? (int64_t)(0 - value) : (int64_t)value;
     return true;
+}
+
+bool str_to_real(struct str s, double *out)
+{
+    char z[64], *end;
+    if (s.len == 0 || s.len >= sizeof z)
+        return false;
+    memcpy(z, s.ptr, s.len);
+    z[s.len] = 0;
+    *out = strtod(z, &end);
+    return *end == 0 && isfinite(*out) && strspn(z, "0123456789.eE+-") == s.len;
 }
 
 bool str_is_id(struct str s)

@@ -30,6 +30,8 @@ struct str str_trim(struct str s);
 /* Whole text is a decimal number that fits: true and the number. No sign but '-', no blanks, no empty text. */
 bool str_to_i64(struct str s, int64_t *out);
 bool str_to_u64(struct str s, uint64_t *out);
+/* The same with a fraction and an exponent, and a sign of either kind; no hexadecimal, no "inf". */
+bool str_to_real(struct str s, double *out);
 
 /* An id of the mission as clients may send it: ^[A-Za-z0-9_-]{1,64}$ (interfaces: ids are strings). */
 bool str_is_id(struct str s);

@@ -126,15 +126,6 @@ void plan_findings_table(struct buf *out, const struct plan_view *v, const struc
     }
 }
 
-static void member_number(struct buf *out, const char *key, double x)
-{
-    json_key(out, key);
-    if (isfinite(x))
-        buf_add_fmt(out, "%.12g", x);
-    else
-        json_none(out);
-}
-
 void plan_findings_json(struct buf *out, const struct plan_view *v, const struct plan_finding findings[PLAN_DEMANDS])
 {
     static const char *const words[] = {[PLAN_GOOD] = "good", [PLAN_BELOW] = "below", [PLAN_NOT_SEEN] = "not_seen"};
@@ -146,9 +137,9 @@ void plan_findings_json(struct buf *out, const struct plan_view *v, const struct
         json_open(out);
         json_member_text(out, "name", f->name);
         json_member_text(out, "text", v->chinese ? f->chinese : f->text);
-        member_number(out, "has", f->has);
+        json_member_real(out, "has", f->has);
         json_member_text(out, "bound", f->at_most ? "at_most" : "at_least");
-        member_number(out, "plan", f->wants);
+        json_member_real(out, "plan", f->wants);
         json_member_text(out, "unit", f->unit);
         json_member_text(out, "verdict", words[f->verdict]);
         json_close(out);

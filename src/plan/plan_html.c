@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "expression.h"
+#include "html.h"
 #include "plan_report.h"
 
 #define WIDE 640
@@ -13,23 +14,12 @@
 #define ROOM 296     /* what the longest bar takes */
 #define ROW_HIGH 24
 
-static void escaped(struct buf *out, struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (c == '<' || c == '>' || c == '&' || c == '"')
-            buf_add_fmt(out, "&#%d;", c);
-        else
-            buf_add_char(out, c);
-    }
-}
-
 static void open_chart(struct buf *out, const char *title, int high)
 {
     buf_add_str(out, str_lit("<figure><figcaption>"));
-    escaped(out, str_of(title));
+    html_text(out, str_of(title));
     buf_add_fmt(out, "</figcaption><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"", WIDE, high, WIDE, high);
-    escaped(out, str_of(title));
+    html_text(out, str_of(title));
     buf_add_str(out, str_lit("\">\n"));
 }
 
@@ -38,7 +28,7 @@ static void close_chart(struct buf *out) { buf_add_str(out, str_lit("</svg></fig
 static void text_at(struct buf *out, double x, double y, const char *end, struct str text)
 {
     buf_add_fmt(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, end);
-    escaped(out, text);
+    html_text(out, text);
     buf_add_str(out, str_lit("</text>\n"));
 }
 
@@ -165,7 +155,7 @@ static void chart_latency(struct buf *out, const struct plan_view *v, const char
 static void cell(struct buf *out, const char *kind, struct str text)
 {
     buf_add_fmt(out, "<td%s>", kind);
-    escaped(out, text);
+    html_text(out, text);
 }
 
 static void write_row(struct buf *out, const struct plan_view *v, size_t row)
@@ -214,7 +204,7 @@ void plan_html(struct buf *out, const struct plan_view *v)
 {
     buf_add_fmt(out, "<!doctype html><html lang=\"%s\"><meta charset=\"utf-8\"><title>", v->chinese ? "zh" : "en");
     buf_add_fmt(out, "%s</title><style>%s</style>\n<h1>%s</h1><p>", plan_phrase(v, PHRASE_TITLE), style, plan_phrase(v, PHRASE_TITLE));
-    escaped(out, str_of(v->source));
+    html_text(out, str_of(v->source));
     buf_add_fmt(out, "</p>\n<h2>%s</h2><ul>", plan_phrase(v, PHRASE_ANSWERS));
     for (size_t i = 0;; i++) {
         char memory[1024];
@@ -222,7 +212,7 @@ void plan_html(struct buf *out, const struct plan_view *v)
         if (!plan_answer(&text, v, i))
             break;
         buf_add_str(out, str_lit("<li>"));
-        escaped(out, buf_str(&text));
+        html_text(out, buf_str(&text));
     }
     buf_add_str(out, str_lit("</ul>\n"));
     chart_uses(out, v);

@@ -11,15 +11,6 @@ static const char *const shown[] = {[PLAN_EXACT] = "exact", [PLAN_WHOLE] = "up t
 
 static const char *origin_of(const struct plan_view *v, size_t input) { return plan_follows(v->plan, input) ? "plan" : origins[v->plan->origin[input]]; }
 
-static void member_number(struct buf *out, const char *key, double x)
-{
-    json_key(out, key);
-    if (isfinite(x))
-        buf_add_fmt(out, "%.12g", x);
-    else
-        json_none(out);
-}
-
 static void member_written(struct buf *out, const char *key, const struct plan_view *v, const char *formula, bool bare)
 {
     char memory[1024];
@@ -35,7 +26,7 @@ static void write_input(struct buf *out, const struct plan_view *v, size_t row)
     json_open(out);
     json_member_text(out, "name", r->name);
     json_member_text(out, "text", plan_text(v, row));
-    member_number(out, "value", plan_value(v->plan, row));
+    json_member_real(out, "value", plan_value(v->plan, row));
     json_member_text(out, "unit", r->unit);
     json_member_text(out, "origin", origin_of(v, row));
     json_maybe_str(out, "section", str_of(r->section));
@@ -49,8 +40,8 @@ static void write_line(struct buf *out, const struct plan_view *v, size_t row)
     json_member_text(out, "name", r->name);
     json_member_text(out, "section", r->section);
     json_member_text(out, "text", plan_text(v, row));
-    member_number(out, "value", plan_value(v->plan, row));
-    member_number(out, "planned", plan_planned(v->plan, row));
+    json_member_real(out, "value", plan_value(v->plan, row));
+    json_member_real(out, "planned", plan_planned(v->plan, row));
     if (isinf(plan_value(v->plan, row)))
         json_member_bool(out, "never", true);
     json_member_text(out, "rounded", shown[r->shown]);
@@ -67,11 +58,11 @@ static void write_use(struct buf *out, const struct plan_view *v, const struct p
     json_open(out);
     json_member_text(out, "name", u->resource->name);
     json_member_text(out, "text", plan_resource_text(v, u->resource));
-    member_number(out, "load", u->load);
-    member_number(out, "capacity", u->capacity);
-    member_number(out, "used", u->use);
+    json_member_real(out, "load", u->load);
+    json_member_real(out, "capacity", u->capacity);
+    json_member_real(out, "used", u->use);
     json_member_text(out, "grows_with", u->resource->grows_with_stock ? "stock" : "peak");
-    member_number(out, "full_at_times", 1 / u->use);
+    json_member_real(out, "full_at_times", 1 / u->use);
     json_member_text(out, "more_by", u->resource->more);
     json_close(out);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The rooms' floor: what everything else stands on. */
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include "buf.h"
 #include "hash.h"
 #include "heap.h"
+#include "html.h"
 #include "json.h"
 #include "killpoint.h"
 #include "list.h"
@@ -34,6 +36,16 @@ static void numbers_are_read_whole_or_not_at_all(void **state)
         assert_int_equal(str_to_i64(str_of(cases[i].text), &value), cases[i].good);
         if (cases[i].good)
             assert_true(value == cases[i].value);
+    }
+    static const struct { struct str text; bool good; double value; } reals[] = {
+        {str_lit("0.25"), true, 0.25}, {str_lit("-1e3"), true, -1000}, {str_lit("+2"), true, 2}, {str_lit(""), false, 0}, {str_lit("1 "), false, 0},
+        {str_lit(" 1"), false, 0}, {str_lit("0x10"), false, 0}, {str_lit("inf"), false, 0}, {str_lit("1e999"), false, 0}, {str_lit("1\0"), false, 0},
+        {str_lit("1.2.3"), false, 0}, {str_lit("0000000000000000000000000000000000000000000000000000000000000001"), false, 0}};
+    for (size_t i = 0; i < countof(reals); i++) {
+        double value = 42;
+        assert_int_equal(str_to_real(reals[i].text, &value), reals[i].good);
+        if (reals[i].good)
+            assert_true(value == reals[i].value);
     }
 }
 
@@ -84,8 +96,19 @@ static void json_is_escaped_and_punctuated(void **state)
     json_close_array(&b);
     json_maybe_str(&b, "absent", (struct str){0});
     json_member_time(&b, "t", 951782400123);
+    json_member_real(&b, "r", 0.25);
+    json_member_real(&b, "n", INFINITY);
     json_close(&b);
-    assert_true(str_eq(buf_str(&b), str_lit("{\"a\":\"q\\\"\\\\\\n\\u0001 \xef\xbf\xbd \xe4\xb8\xad\",\"l\":[-1,true,{}],\"t\":\"2000-02-29T00:00:00.123Z\"}")));
+    assert_true(str_eq(buf_str(&b), str_lit("{\"a\":\"q\\\"\\\\\\n\\u0001 \xef\xbf\xbd \xe4\xb8\xad\",\"l\":[-1,true,{}],\"t\":\"2000-02-29T00:00:00.123Z\",\"r\":0.25,\"n\":null}")));
+}
+
+static void text_in_a_page_stays_text(void **state)
+{
+    (void)state;
+    char memory[64];
+    struct buf b = buf_fixed(memory, sizeof memory);
+    html_text(&b, str_lit("a<b>&\"c'"));
+    assert_true(str_eq(buf_str(&b), str_lit("a&#60;b&#62;&#38;&#34;c'")));
 }
 
 static void times_go_out_and_come_back(void **state)
@@ -235,6 +258,7 @@ int main(void)
         cmocka_unit_test(ids_keep_to_their_alphabet),
         cmocka_unit_test(a_full_buffer_says_so_and_keeps_what_it_has),
         cmocka_unit_test(json_is_escaped_and_punctuated),
+        cmocka_unit_test(text_in_a_page_stays_text),
         cmocka_unit_test(times_go_out_and_come_back),
         cmocka_unit_test(siphash_matches_its_published_vectors),
         cmocka_unit_test(the_heap_gives_the_earliest_first),
