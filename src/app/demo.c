@@ -26,7 +26,7 @@ struct demo {
     const struct call *call;
     struct config config;         /* as called, but for the addresses of --once */
     uv_loop_t loop;
-    struct imagined imagined;
+    struct sim_engines imagined;
     struct ports ports;
     struct roles *roles;
     uv_signal_t term, interrupt;

@@ -3,10 +3,8 @@
  * latency and jitter each way, so that answers overtake each other as they do on wires. */
 #include <stdlib.h>
 
-#include "sim_bus.h"
 #include "sim_clock.h"
-#include "sim_ledger.h"
-#include "sim_store.h"
+#include "sim_engines.h"
 #include "world.h"
 
 #define START_MS 1796083200000    /* 2026-12-01 */
@@ -15,12 +13,7 @@ struct memory {
     struct world world;
     struct sim_clock clock;
     struct sim_random random;
-    struct sim_store_world stock;
-    struct sim_bus_world broker;
-    struct sim_ledger_world books;
-    struct sim_store store;
-    struct sim_bus bus;
-    struct sim_ledger ledger;
+    struct sim_engines engines;
 };
 
 static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budget_ms)
@@ -32,12 +25,7 @@ static bool run(struct world *w, bool (*done)(void *), void *arg, uint32_t budge
 static void close_memory(struct world *w)
 {
     struct memory *m = container_of(w, struct memory, world);
-    sim_store_close(&m->store);
-    sim_bus_close(&m->bus);
-    sim_ledger_close(&m->ledger);
-    sim_store_world_end(&m->stock);
-    sim_bus_world_end(&m->broker);
-    sim_ledger_world_end(&m->books);
+    sim_engines_close(&m->engines);
     sim_clock_end(&m->clock);
     free(m);
 }
@@ -48,15 +36,9 @@ struct world *world_open(void)
     check(m != NULL);
     sim_clock_init(&m->clock, START_MS);
     sim_random_init(&m->random, 42);
-    sim_store_world_init(&m->stock, 42);
-    sim_bus_world_init(&m->broker, &m->clock.clock);
-    sim_ledger_world_init(&m->books);
-    sim_store_open(&m->store, &m->stock, &m->clock.clock);
-    sim_bus_open(&m->bus, &m->broker, &m->clock.clock);
-    sim_ledger_open(&m->ledger, &m->books, &m->clock.clock);
-    struct sim_weather weather = {.ask_us = 30, .answer_us = 30, .jitter_us = 40, .random = &m->random.random};
-    m->store.calls.weather = m->bus.calls.weather = m->ledger.calls.weather = weather;
-    m->world = (struct world){.name = "memory", .store = &m->store.store, .bus = &m->bus.bus, .ledger = &m->ledger.ledger,
+    sim_engines_open(&m->engines, &m->clock.clock, 42);
+    sim_engines_weather(&m->engines, (struct sim_weather){.ask_us = 30, .answer_us = 30, .jitter_us = 40, .random = &m->random.random});
+    m->world = (struct world){.name = "memory", .store = &m->engines.store.store, .bus = &m->engines.bus.bus, .ledger = &m->engines.ledger.ledger,
                               .clock = &m->clock.clock, .random = &m->random.random, .run = run, .close = close_memory};
     return &m->world;
 }

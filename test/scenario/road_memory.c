@@ -19,10 +19,8 @@
 #include "relay.h"
 #include "reservation.h"
 #include "seen.h"
-#include "sim_bus.h"
 #include "sim_clock.h"
-#include "sim_ledger.h"
-#include "sim_store.h"
+#include "sim_engines.h"
 
 #define START_MS 1796083200000    /* 2026-12-01 */
 #define USERS 1000
@@ -45,12 +43,7 @@ struct buyer {
 struct road {
     struct sim_clock clock;
     struct sim_random random;
-    struct sim_store_world stock;
-    struct sim_bus_world broker;
-    struct sim_ledger_world books;
-    struct sim_store store;
-    struct sim_bus bus;
-    struct sim_ledger ledger;
+    struct sim_engines sim;
     struct ident_keys keys;
     struct desk desk;
     struct order_desk *order;
@@ -69,8 +62,6 @@ static enum reason awaited(struct road *r, struct seen *s)
 }
 
 static struct sim_weather fair(struct road *r) { return (struct sim_weather){.ask_us = 200, .answer_us = 200, .jitter_us = 400, .random = &r->random.random}; }
-
-static void weather(struct road *r, struct sim_weather w) { r->store.calls.weather = r->bus.calls.weather = r->ledger.calls.weather = w; }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------------------- */
 
@@ -94,8 +85,8 @@ static void create(struct road *r, int64_t stock, uint8_t buckets)
                                   .actor = str_lit("test")};
     struct seen made = SEEN(), topics = SEEN();
     static const struct str names[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
-    ledger_activity_create(&r->ledger.ledger, &ask, &made.waiter);
-    bus_create(&r->bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), 4, &topics.waiter);
+    ledger_activity_create(&r->sim.ledger.ledger, &ask, &made.waiter);
+    bus_create(&r->sim.bus.bus, names, countof(names), str_lit(MESSAGE_GROUP), 4, &topics.waiter);
     assert_int_equal(awaited(r, &made), REASON_OK);
     assert_int_equal(awaited(r, &topics), REASON_OK);
 }
@@ -106,24 +97,19 @@ static struct road *road_open(int64_t stock, uint8_t buckets, uint64_t seed)
     check(r != NULL);
     sim_clock_init(&r->clock, START_MS);
     sim_random_init(&r->random, seed);
-    sim_store_world_init(&r->stock, seed);
-    sim_bus_world_init(&r->broker, &r->clock.clock);
-    r->broker.chance = &r->random.random;
-    sim_ledger_world_init(&r->books);
-    sim_store_open(&r->store, &r->stock, &r->clock.clock);
-    sim_bus_open(&r->bus, &r->broker, &r->clock.clock);
-    sim_ledger_open(&r->ledger, &r->books, &r->clock.clock);
-    weather(r, fair(r));
+    sim_engines_open(&r->sim, &r->clock.clock, seed);
+    r->sim.broker.chance = &r->random.random;
+    sim_engines_weather(&r->sim, fair(r));
     r->keys = ident_keys_from(str_lit("one secret"), str_lit("another"), str_lit("users"));
     struct order_options order = order_options_default();
     struct relay_options relay = relay_options_default();
     struct janitor_options janitor = janitor_options_default();
     order.owner = str_lit("consumer-1");
-    assert_true(desk_init(&r->desk, &r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, desk_options_default()));
-    r->order = order_new(&r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &order);
-    r->relay = relay_new(&r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &relay);
-    r->janitor = janitor_new(&r->store.store, &r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &janitor);
-    r->controller = controller_new(&r->store.store, &r->ledger.ledger, &r->clock.clock, 2, control_options_default());
+    assert_true(desk_init(&r->desk, &r->sim.store.store, &r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, desk_options_default()));
+    r->order = order_new(&r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &order);
+    r->relay = relay_new(&r->sim.store.store, &r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &relay);
+    r->janitor = janitor_new(&r->sim.store.store, &r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &janitor);
+    r->controller = controller_new(&r->sim.store.store, &r->sim.ledger.ledger, &r->clock.clock, 2, control_options_default());
     assert_true(r->order && r->relay && r->janitor && r->controller);
     create(r, stock, buckets);
     move(r, ACTIVITY_EVENT_WARM);
@@ -155,12 +141,7 @@ static void road_close(struct road *r)
     relay_free(r->relay);
     janitor_free(r->janitor);
     controller_free(r->controller);
-    sim_store_close(&r->store);
-    sim_bus_close(&r->bus);
-    sim_ledger_close(&r->ledger);
-    sim_store_world_end(&r->stock);
-    sim_bus_world_end(&r->broker);
-    sim_ledger_world_end(&r->books);
+    sim_engines_close(&r->sim);
     sim_clock_end(&r->clock);
     free(r->buyers);
     free(r);
@@ -306,7 +287,7 @@ static void books_agree(struct road *r, int64_t stock, int64_t sold)
 {
     struct conservation_options options = conservation_options_default();
     struct conservation c = {.activity = str_lit(ACTIVITY), .done = counted};
-    assert_true(conservation_start(&c, &r->store.store, &r->ledger.ledger, &r->clock.clock, &options, true));
+    assert_true(conservation_start(&c, &r->sim.store.store, &r->sim.ledger.ledger, &r->clock.clock, &options, true));
     assert_true(sim_clock_run(&r->clock, count_ended, &c, 60000000));
     assert_int_equal(c.reason, REASON_OK);
     for (size_t i = 0; i < c.unit_count; i++)
@@ -322,7 +303,7 @@ static void books_agree(struct road *r, int64_t stock, int64_t sold)
     assert_int_equal(s->o, sold);
     conservation_close(&c);
     struct seen audit = SEEN(.keep = no_findings);
-    ledger_audit(&r->ledger.ledger, str_lit(ACTIVITY), &audit.waiter);
+    ledger_audit(&r->sim.ledger.ledger, str_lit(ACTIVITY), &audit.waiter);
     assert_int_equal(awaited(r, &audit), REASON_OK);
 }
 
@@ -379,8 +360,8 @@ static struct road *troubled(uint64_t seed, uint8_t buckets, void (*trouble)(str
     r->same_request_again = 1;
     rush(r, 2000);
     trouble(r);
-    weather(r, fair(r));
-    r->stock.away = r->broker.away = r->books.away = false;
+    sim_engines_weather(&r->sim, fair(r));
+    r->sim.stock.away = r->sim.broker.away = r->sim.books.away = false;
     assert_true(sim_clock_run(&r->clock, all_told, r, 240000000));
     sim_clock_run_until(&r->clock, r->clock.mono_us + 60000000);
     books_agree(r, 100, (int64_t)count(r, REASON_ORDERED));
@@ -398,9 +379,9 @@ static void storm(struct road *r)
     w.delay_us = 800000;
     for (int f = 0; f < SIM_FAULT_COUNT; f++)
         w.permille[f] = storm_permille;
-    weather(r, w);
+    sim_engines_weather(&r->sim, w);
     pass(r, 20000);
-    assert_true(r->store.calls.faults[0] > 0 && r->bus.calls.faults[0] + r->ledger.calls.faults[0] > 0);
+    assert_true(r->sim.store.calls.faults[0] > 0 && r->sim.bus.calls.faults[0] + r->sim.ledger.calls.faults[0] > 0);
 }
 
 static void in_a_storm(void **state)
@@ -415,32 +396,32 @@ static void in_a_storm(void **state)
 static void store_goes(struct road *r)
 {
     pass(r, 400);
-    r->stock.away = true;
+    r->sim.stock.away = true;
     pass(r, 5000);
     assert_true(r->told < USERS);
 }
 static void bus_goes(struct road *r)
 {
     pass(r, 400);
-    r->broker.away = true;
+    r->sim.broker.away = true;
     pass(r, 20000);
     assert_int_equal(count(r, REASON_ORDERED), r->told - count(r, REASON_SOLD_OUT));
 }
 static void ledger_goes(struct road *r)
 {
     pass(r, 400);
-    r->books.away = true;
+    r->sim.books.away = true;
     pass(r, 20000);
 }
 static void broker_forgets(struct road *r)
 {
     pass(r, 300);
     for (int32_t q = 0; q < 4; q++) {
-        struct sim_queue *queue = sim_bus_queue(&r->broker, str_lit(MESSAGE_TOPIC), q);
+        struct sim_queue *queue = sim_bus_queue(&r->sim.broker, str_lit(MESSAGE_TOPIC), q);
         if (queue->count > 2)
             sim_bus_lose(queue, (int64_t)queue->count / 2);
     }
-    sim_bus_break(&r->broker);
+    sim_bus_break(&r->sim.broker);
     pass(r, 5000);
     assert_true(order_facts(r->order).reread > 0);
 }
@@ -450,7 +431,7 @@ static void consumer_dies(struct road *r)
     pass(r, 300);
     order_free(r->order);
     options.owner = str_lit("consumer-2");
-    r->order = order_new(&r->bus.bus, &r->ledger.ledger, &r->clock.clock, &r->random.random, &options);
+    r->order = order_new(&r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &options);
     order_start(r->order);
     pass(r, 10000);
     assert_int_equal(order_facts(r->order).held, 4);

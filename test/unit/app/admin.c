@@ -19,7 +19,7 @@ static struct {
     uv_loop_t loop;
     uv_async_t stop;
     uv_thread_t thread;
-    struct imagined imagined;
+    struct sim_engines imagined;
     struct ports ports;
     struct roles *roles;
     bool drained;
@@ -182,7 +182,7 @@ static void what_nobody_knows_is_said_to_be_unknown(void **state)
 static void a_part_that_is_away_makes_it_unready_and_alive(void **state)
 {
     (void)state;
-    server.imagined.stores.away = true;
+    server.imagined.stock.away = true;
     for (int i = 0; i < 300 && get("/readyz") != 503; i++)
         uv_sleep(10);
     assert_int_equal(get("/readyz"), 503);
@@ -190,12 +190,12 @@ static void a_part_that_is_away_makes_it_unready_and_alive(void **state)
     assert_int_equal(get("/admin/v1/explain/somebody?activity_id=life"), 200);
     assert_true(json_is_false(json_object_get(ask.json, "complete")));
     assert_int_equal(get("/admin/v1/activities/life/conservation"), 503);
-    server.imagined.stores.away = false;
-    server.imagined.ledgers.away = true;
+    server.imagined.stock.away = false;
+    server.imagined.books.away = true;
     assert_int_equal(get("/admin/v1/activities"), 503);
     assert_int_equal(post("/admin/v1/activities/life/pause", "{\"reason\":\"x\"}"), 503);
     assert_int_equal(get("/"), 200);
-    server.imagined.ledgers.away = false;
+    server.imagined.books.away = false;
 }
 
 int main(void)

@@ -17,7 +17,7 @@
 #include "json.h"
 #include "verb.h"
 
-static struct imagined imagined;
+static struct sim_engines imagined;
 static struct ports ports;
 static uv_loop_t loop;
 

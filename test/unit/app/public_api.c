@@ -28,7 +28,7 @@ extern const size_t openapi_size;
 static struct {
     uv_loop_t loop;
     struct config config;
-    struct imagined imagined;
+    struct sim_engines imagined;
     struct ports ports;
     struct roles *roles;
     struct http_client *client;
@@ -466,15 +466,15 @@ static void engines_away(void **state)
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
     expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
     snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
-    w.imagined.stores.away = true;
+    w.imagined.stock.away = true;
     expect_code(buy("v", "r", "sku_a"), 503, "DEPENDENCY_DOWN");
     assert_int_equal(get("/v1/reservations/%s?user_id=%s", rsv, "u"), 503);    /* never "not found" */
-    w.imagined.ledgers.away = true;
+    w.imagined.books.away = true;
     expect_code(get("/v1/requests/%s?activity_id=act_t&user_id=%s", "r", "u"), 503, "DEPENDENCY_DOWN");
-    w.imagined.stores.away = w.imagined.ledgers.away = false;
-    w.imagined.buses.away = true;
+    w.imagined.stock.away = w.imagined.books.away = false;
+    w.imagined.broker.away = true;
     expect_code(buy("x", "r", "sku_a"), 202, "QUEUED");    /* the broker may come later */
-    w.imagined.buses.away = false;
+    w.imagined.broker.away = false;
     w.imagined.store.calls.weather.answer_us = 3000000;    /* the store acts, and its answer comes too late */
     expect_code(buy("y", "r", "sku_a"), 202, "UNCERTAIN");
     assert_true(json_is_true(json_object_get(last.json, "retryable")));
