@@ -207,6 +207,16 @@ static void next_bucket(struct janitor *j)
     round_end(j);
 }
 
+static void due_came(struct waiter *w, enum reason reason, const void *result);
+
+static void take_due(struct janitor *j)
+{
+    struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
+    j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
+    store_due(j->store, &ask, &j->caller);
+    KILLPOINT(DUE_ASKED);
+}
+
 static void due_came(struct waiter *w, enum reason reason, const void *result)
 {
     struct janitor *j = container_of(w, struct janitor, caller);
@@ -222,26 +232,18 @@ static void due_came(struct waiter *w, enum reason reason, const void *result)
         if (!more)
             j->pending += a->waiting;
     }
-    if (!more) {
+    if (more)
+        take_due(j);
+    else
         next_bucket(j);
-        return;
-    }
-    struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
-    j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
-    store_due(j->store, &ask, &j->caller);
-    KILLPOINT(DUE_ASKED);
 }
 
 static void ask_due(struct janitor *j)
 {
-    if (j->draining || free_jobs(j) < 2 * DUE_MAX) {
+    if (j->draining || free_jobs(j) < 2 * DUE_MAX)
         next_bucket(j);
-        return;
-    }
-    struct due_ask ask = {.bucket = j->bucket, .limit = DUE_MAX};
-    j->caller = (struct waiter){.wake = due_came, .budget_ms = j->options.call_ms};
-    store_due(j->store, &ask, &j->caller);
-    KILLPOINT(DUE_ASKED);
+    else
+        take_due(j);
 }
 
 static void pushed(struct waiter *w, enum reason reason, const void *result)

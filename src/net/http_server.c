@@ -642,7 +642,8 @@ static void set_date(struct http_server *s)
     http_date_write(now.tv_sec, s->date);
 }
 
-static void lose_all(struct http_server *s)
+/* Of all who are connected; any of them may be lost meanwhile. */
+static void each_live(struct http_server *s, void (*visit)(struct connection *))
 {
     struct link all, *at;
     list_init(&all);
@@ -652,8 +653,18 @@ static void lose_all(struct http_server *s)
         struct connection *c = list_entry(at, struct connection, link);
         list_append(&s->live, at);
         if (!c->dead)
-            lose(c);
+            visit(c);
     }
+}
+
+/* Who asks nothing at the drain is let go. */
+static void lose_idle(struct connection *c)
+{
+    if (c->busy || c->desk || c->phase != IDLE)
+        return;
+    receive(c);    /* perhaps a request is there that we have not seen */
+    if (!c->dead && !c->desk)
+        lose(c);
 }
 
 static void on_accept(uv_poll_t *poll, int status, int events);
@@ -670,7 +681,7 @@ static void on_tick(uv_timer_t *timer)
     if (!s->draining || !s->drained)
         return;
     if (s->drain_ticks > 0 && --s->drain_ticks == 0)
-        lose_all(s);
+        each_live(s, lose);
     if (list_empty(&s->live)) {
         void (*drained)(void *) = s->drained;
         s->drained = NULL;
@@ -835,19 +846,7 @@ void http_server_drain(struct http_server *s, uint32_t ms, void (*done)(void *ar
     s->drain_ticks = ticks(ms) + 1;
     s->drained = done;
     s->drained_arg = arg;
-    struct link all, *at;
-    list_init(&all);
-    while ((at = list_take(&s->live)))
-        list_append(&all, at);
-    while ((at = list_take(&all))) {
-        struct connection *c = list_entry(at, struct connection, link);
-        list_append(&s->live, at);
-        if (c->dead || c->busy || c->desk || c->phase != IDLE)
-            continue;
-        receive(c);    /* perhaps a request is there that we have not seen */
-        if (!c->dead && !c->desk)
-            lose(c);
-    }
+    each_live(s, lose_idle);
 }
 
 void http_server_close(struct http_server *s)
@@ -855,7 +854,7 @@ void http_server_close(struct http_server *s)
     check(!s->closing);
     s->closing = true;
     stop_listening(s);
-    lose_all(s);
+    each_live(s, lose);
     list_each(at, &s->live) {
         struct connection *c = list_entry(at, struct connection, link);
         c->busy = false;

@@ -109,13 +109,22 @@ static void a_wrong_price(struct sim_books *b) { b->orders[3]->order.amount = 5;
 static void sums_apart(struct sim_books *b) { b->payments[4]->record.disposition = REASON_PAYMENT_APPLIED; }
 static void cancelled_and_not_raised(struct sim_books *b) { b->units[2].token.generation = 1; }
 
+struct plant {
+    void (*put)(struct sim_books *);
+    const char *rule, *subject;
+};
+static void assert_named(const struct audit_answer *a, const struct plant *p)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (str_eq(a->findings[i].rule, str_of(p->rule)) && str_eq(a->findings[i].subject, str_of(p->subject)))
+            return;
+    fail_msg("%s %s is not found among %zu findings", p->rule, p->subject, a->count);
+}
+
 static void each_rule_of_money_names_the_row(void **state)
 {
     (void)state;
-    static const struct {
-        void (*plant)(struct sim_books *);
-        const char *rule, *subject;
-    } plants[] = {
+    static const struct plant plants[] = {
         {paid_by_nothing, "H8", "ord_0"}, {paid_by_nothing, "H9", "p0"},      {paid_too_little, "H8", "ord_0"},     {paid_and_turned, "H8", "ord_0"},
         {extra_kept, "H9", "p2"},         {late_money_kept, "H9", "p3"},      {the_payer_refunded, "H9", "p0"},     {a_failure_refunded, "H9", "p3"},
         {a_refund_lost, "H9", "p2"},      {a_refund_twice, "H9", "p2"},       {released_money_kept, "H9", "p5"},    {nobody_called, "money", "p4"},
@@ -126,14 +135,9 @@ static void each_rule_of_money_names_the_row(void **state)
         struct sim_ground ground = {0};
         assert_int_equal(sim_books_audit(b, (struct str){0}, &ground).count, 0);
         assert_int_equal(sim_books_audit(b, str_lit("A"), &ground).count, 0);
-        plants[i].plant(b);
+        plants[i].put(b);
         struct audit_answer a = sim_books_audit(b, (struct str){0}, &ground);
-        bool named = false;
-        for (size_t f = 0; f < a.count; f++)
-            named |= str_eq(a.findings[f].rule, str_of(plants[i].rule)) && str_eq(a.findings[f].subject, str_of(plants[i].subject));
-        if (!named)
-            print_message("plant %zu: %s %s not found among %zu findings\n", i, plants[i].rule, plants[i].subject, a.count);
-        assert_true(named);
+        assert_named(&a, &plants[i]);
         sim_ground_free(&ground);
         sim_books_end(b);
         free(b);
@@ -143,10 +147,7 @@ static void each_rule_of_money_names_the_row(void **state)
 static void each_rule_names_the_row_that_breaks_it(void **state)
 {
     (void)state;
-    static const struct {
-        void (*plant)(struct sim_books *);
-        const char *rule, *subject;
-    } plants[] = {
+    static const struct plant plants[] = {
         {two_hold_one_unit, "H1", "token_000001-2"},      {consumed_twice, "H1", "token_000001-1"},
         {one_user_twice, "H2", "ord_1"},                  {one_request_twice, "H3", "r0"},
         {one_reservation_twice, "H4", "ord_1"},           {one_token_twice, "H5", "token_000001-1"},
@@ -163,14 +164,9 @@ static void each_rule_names_the_row_that_breaks_it(void **state)
         assert_int_equal(a.count, 0);
         assert_true(a.orders == 4 && a.holding == 4 && a.consumed == 4 && a.available == 2 && a.stock == 6 && a.released == 1);
         assert_true(a.outbox == 11 && a.first_order_ms == 5 && a.last_order_ms == 5);    /* 4 × 2, and status, return and event of the released */
-        plants[i].plant(b);
+        plants[i].put(b);
         a = sim_books_audit(b, str_lit("A"), &ground);
-        bool named = false;
-        for (size_t f = 0; f < a.count; f++)
-            named |= str_eq(a.findings[f].rule, str_of(plants[i].rule)) && str_eq(a.findings[f].subject, str_of(plants[i].subject));
-        if (!named)
-            print_message("plant %zu: %s %s not found among %zu findings\n", i, plants[i].rule, plants[i].subject, a.count);
-        assert_true(named);
+        assert_named(&a, &plants[i]);
         assert_int_equal(sim_books_audit(b, str_lit("B"), &ground).count, 0);    /* another activity's troubles are not its own */
         sim_ground_free(&ground);
         sim_books_end(b);
