@@ -216,7 +216,7 @@ void audit_print_table(const struct audit *a, FILE *out)
     if (a->unnamed > 0)
         fprintf(out, "BROKEN and not named here: %llu more\n", (unsigned long long)a->unnamed);
     if (audit_clean(a))
-        fprintf(out, "every rule holds: mission §17.7, H1-H11 as the stores can show them, and S0 = A + R + O + C + E unit by unit\n");
+        fprintf(out, "every rule holds: mission §17.7, H1-H11 and H14 as the stores can show them, and S0 = A + R + O + C + E unit by unit\n");
 }
 
 static void write_skus(const struct audit *a, struct buf *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * audit.h: the proof. Judged from the ledger and the store alone, never from what the service counted of itself: the queries of mission §17.7
- * and the rules H1–H14 that the ledger can judge, and conservation, each unit by its name (protocol §7). */
+ * and the rules H1–H14 that the stores can judge, and conservation, each unit by its name (protocol §7). Which rule is judged where: docs/protocol.md §10. */
 #pragma once
 #include <stdio.h>
 

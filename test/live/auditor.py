@@ -132,10 +132,31 @@ def a_rule_is_broken(sale):
     sale.proved("broken")
 
 
+def told_and_forgotten(sale):
+    """A ledger that does not wait for its disk breaks H14: the audit names it, sales are paused, and go on once it waits again"""
+    sale.activity("forgetful", 10)
+
+    def waits(word):
+        sale.sql(f"alter system set full_page_writes = {word}")
+        sale.sql("select pg_reload_conf()")
+        until(f"full_page_writes is {word}", 20, lambda: sale.value("show full_page_writes") == word)
+    waits("off")
+    try:
+        code, said = sale.audit("forgetful", patience=1)
+        same("the audit", (code, [f["rule"] for f in said["findings"]]), (7, ["H14"]))
+        until("the sale is paused", LONG, lambda: sale.admin("GET", "/forgetful")["state"] == "PAUSED")
+    finally:
+        waits("on")
+    sale.admin("POST", "/forgetful/resume", "")
+    ordered(sale, "forgetful", "ann")
+    sale.drain()
+    sale.proved("forgetful", sold=1)
+
+
 if __name__ == "__main__":
     running = Sale(processes="access order relay admin", **FAST)
     running.janitor_port = Sale.free_port()
     running.serve("janitor", SECKILL_HEALTH_LISTEN=f"127.0.0.1:{running.janitor_port}")
     until("the janitor can be asked", 20, lambda: Sale.listens(running.janitor_port))
-    only = [s for s in (nobody_claims_it, a_copy_of_a_sold_one, an_old_copy, under_way, a_rule_is_broken) if sys.argv[1:] in ([], [s.__name__])]
+    only = [s for s in (nobody_claims_it, a_copy_of_a_sold_one, an_old_copy, under_way, a_rule_is_broken, told_and_forgotten) if sys.argv[1:] in ([], [s.__name__])]
     sys.exit(tell(running, only))

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- audit: the rules of mission §17.7 and H1–H10 as far as the ledger can judge alone, of one activity ('' : all). Nothing here trusts a
+-- audit: the rules of mission §17.7 and H1–H10 and H14 as far as the ledger can judge alone, of one activity ('' : all). Nothing here trusts a
 -- constraint: each rule is counted from the rows, so that a ledger whose constraint was dropped is found out.
 -- Out: at most 1000 findings (rule, subject, detail), named by their row.
 --
@@ -112,6 +112,8 @@ CREATE OR REPLACE FUNCTION audit_findings(p_activity text) RETURNS TABLE (f_rule
     UNION ALL
     SELECT 'H10', 'unit ' || t.unit, 'belongs to no SKU''s stock' FROM t
     LEFT JOIN s ON t.activity_id = s.activity_id AND t.sku_id = s.sku_id AND t.unit BETWEEN s.unit_first AND s.unit_first + s.stock - 1 WHERE s.sku_id IS NULL
+    UNION ALL    -- what a commit promises; that it is waited for is asked of each connection when it begins (lane.c)
+    SELECT 'H14', 'PostgreSQL', name || ' is off: what was told may be forgotten' FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting <> 'on'
     UNION ALL
     SELECT '17.7 one order per user', o.activity_id || '/' || o.sku_id || '/' || o.user_id, count(*) || ' orders'
     FROM o GROUP BY o.activity_id, o.sku_id, o.user_id HAVING count(*) > 1
