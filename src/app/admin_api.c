@@ -274,16 +274,8 @@ static void write_counts(struct buf *out, const struct conservation *c)
     json_key(out, "skus");
     json_open_array(out);
     for (size_t i = 0; i < c->sku_count; i++) {
-        const struct conservation_sku *s = &c->skus[i];
         json_open(out);
-        json_member_str(out, "sku_id", s->sku);
-        json_member_i64(out, "s0", s->s0);
-        json_member_i64(out, "a", s->a);
-        json_member_i64(out, "r", s->r);
-        json_member_i64(out, "o", s->o);
-        json_member_i64(out, "c", s->c);
-        json_member_i64(out, "e", s->e);
-        json_member_i64(out, "drift", s->drift);
+        conservation_sku_write(out, &c->skus[i]);
         json_maybe_time(out, "counted_at", c->counted_ms);
         json_maybe_time(out, "attributed_at", c->attributed_ms);
         json_close(out);

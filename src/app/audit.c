@@ -7,7 +7,6 @@
 
 #include "await.h"
 #include "check.h"
-#include "conservation.h"
 #include "json.h"
 #include "verb.h"
 
@@ -128,13 +127,15 @@ static void take_count(struct judging *j, struct str activity, const struct cons
 {
     struct audit *a = j->audit;
     for (size_t i = 0; i < c->sku_count; i++) {
-        const struct conservation_sku *s = &c->skus[i];
-        a->drift += (uint64_t)s->drift;
-        a->undecided += (uint64_t)(s->r + s->c);
-        if (a->sku_count == AUDIT_SKUS_MAX)
+        struct conservation_sku s = c->skus[i];
+        a->drift += (uint64_t)s.drift;
+        a->undecided += (uint64_t)(s.r + s.c);
+        if (a->sku_count == AUDIT_SKUS_MAX) {
             a->skus_unnamed++;
-        else
-            j->skus[a->sku_count++] = (struct audit_sku){activity, arena_str(&a->memory, s->sku), s->s0, s->a, s->r, s->o, s->c, s->e, s->drift};
+            continue;
+        }
+        s.sku = arena_str(&a->memory, s.sku);
+        j->skus[a->sku_count++] = (struct audit_sku){activity, s};
     }
     for (size_t i = 0; i < c->unit_count; i++) {
         const struct conservation_unit *u = &c->units[i];
@@ -205,8 +206,8 @@ void audit_print_table(const struct audit *a, FILE *out)
     if (a->sku_count > 0)
         fprintf(out, "%-20s %-20s %10s = %9s + %7s + %9s + %7s + %7s %7s\n", "activity", "sku", "S0", "A", "R", "O", "C", "E", "drift");
     for (size_t i = 0; i < a->sku_count; i++) {
-        const struct audit_sku *s = &a->skus[i];
-        fprintf(out, "%-20.*s %-20.*s %10lld = %9lld + %7lld + %9lld + %7lld + %7lld %7lld\n", STR_ARG(s->activity), STR_ARG(s->sku), (long long)s->s0,
+        const struct conservation_sku *s = &a->skus[i].count;
+        fprintf(out, "%-20.*s %-20.*s %10lld = %9lld + %7lld + %9lld + %7lld + %7lld %7lld\n", STR_ARG(a->skus[i].activity), STR_ARG(s->sku), (long long)s->s0,
                 (long long)s->a, (long long)s->r, (long long)s->o, (long long)s->c, (long long)s->e, (long long)s->drift);
     }
     for (size_t i = 0; i < a->finding_count; i++)
@@ -224,17 +225,9 @@ static void write_skus(const struct audit *a, struct buf *out)
     json_key(out, "skus");
     json_open_array(out);
     for (size_t i = 0; i < a->sku_count; i++) {
-        const struct audit_sku *s = &a->skus[i];
         json_open(out);
-        json_member_str(out, "activity_id", s->activity);
-        json_member_str(out, "sku_id", s->sku);
-        json_member_i64(out, "s0", s->s0);
-        json_member_i64(out, "a", s->a);
-        json_member_i64(out, "r", s->r);
-        json_member_i64(out, "o", s->o);
-        json_member_i64(out, "c", s->c);
-        json_member_i64(out, "e", s->e);
-        json_member_i64(out, "drift", s->drift);
+        json_member_str(out, "activity_id", a->skus[i].activity);
+        conservation_sku_write(out, &a->skus[i].count);
         json_close(out);
     }
     json_close_array(out);

@@ -5,14 +5,15 @@
 #include <stdio.h>
 
 #include "arena.h"
+#include "conservation.h"
 #include "ports.h"
 
 struct audit_finding {
     struct str rule, subject, detail;
 };
 struct audit_sku {
-    struct str activity, sku;
-    int64_t s0, a, r, o, c, e, drift;
+    struct str activity;
+    struct conservation_sku count;
 };
 #define AUDIT_FINDINGS_MAX 1000
 #define AUDIT_SKUS_MAX 4096

@@ -303,7 +303,7 @@ static void write_audit(const struct load_result *r, struct buf *b)
         return;
     TABLE(b, "Audit, from PostgreSQL and Redis alone", "item", "S0", "A", "R", "O", "C", "E", "drift");
     for (size_t i = 0; i < a->sku_count; i++) {
-        const struct audit_sku *s = &a->skus[i];
+        const struct conservation_sku *s = &a->skus[i].count;
         add(b, "<tr>");
         cell(b, STR_FMT, STR_ARG(s->sku));
         const int64_t numbers[] = {s->s0, s->a, s->r, s->o, s->c, s->e, s->drift};

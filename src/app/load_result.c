@@ -35,7 +35,7 @@ static double sold(const struct audit *a)
 {
     double sum = 0;
     for (size_t i = 0; i < a->sku_count; i++)
-        sum += (double)a->skus[i].o;
+        sum += (double)a->skus[i].count.o;
     return sum;
 }
 

@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "check.h"
+#include "json.h"
 
 #define SLICE_MAX 4096
 #define ATTEMPTS 4
@@ -22,6 +23,18 @@ const char *conservation_owner_name(enum conservation_owner owner)
     static const char *const names[] = {"NONE", "AVAILABLE", "RESERVED", "ORDER", "COMING", "TWO", "STALE"};
     check((unsigned)owner < countof(names));
     return names[owner];
+}
+
+void conservation_sku_write(struct buf *out, const struct conservation_sku *s)
+{
+    json_member_str(out, "sku_id", s->sku);
+    json_member_i64(out, "s0", s->s0);
+    json_member_i64(out, "a", s->a);
+    json_member_i64(out, "r", s->r);
+    json_member_i64(out, "o", s->o);
+    json_member_i64(out, "c", s->c);
+    json_member_i64(out, "e", s->e);
+    json_member_i64(out, "drift", s->drift);
 }
 
 enum { IN_LEDGER = 1, IN_STOCK = 2, ORDERED = 4, RETURNING = 8, FREE = 16, PENDING = 32, TWICE = 64, OLD_COPY = 128, RESTING = 256 };

@@ -4,6 +4,7 @@
  * moving → A. A unit claimed by nobody or by two is a suspect; it is E when it is so at the same generation in two looks at least
  * two seconds apart, and nothing of it has been under way in the outbox since the first. `drift` is the number of those. */
 #pragma once
+#include "buf.h"
 #include "clock.h"
 #include "ledger.h"
 #include "store.h"
@@ -21,6 +22,7 @@ struct conservation_sku {
     struct str sku;
     int64_t s0, a, r, o, c, e, drift;
 };
+void conservation_sku_write(struct buf *out, const struct conservation_sku *s);    /* its members, in a JSON object that is open */
 enum conservation_owner { OWNER_NONE, OWNER_AVAILABLE, OWNER_RESERVED, OWNER_ORDER, OWNER_COMING, OWNER_TWO, OWNER_STALE };
 const char *conservation_owner_name(enum conservation_owner);
 struct conservation_unit {          /* every unit that is not A or O, or is a suspect */

@@ -268,7 +268,7 @@ static struct judged *judged_new(const char *scenario)
     }
     j->stats.deeds[LOAD_RESERVE].sent = j->stats.deeds[LOAD_RESERVE].answered = 1000;
     j->stats.seconds[0].answered = 1000;
-    j->sku.o = 5;
+    j->sku.count.o = 5;
     j->audit = (struct audit){.reason = REASON_OK, .skus = &j->sku, .sku_count = 1};
     j->result = (struct load_result){.scenario = &j->scenario, .stats = &j->stats, .audit = &j->audit, .path = "here", .activity = "a"};
     return j;
