@@ -223,6 +223,13 @@ __attribute__((format(printf, 1, 2))) static int get(const char *format, ...)
         assert_string_equal(text("code"), expected_code);      \
     } while (0)
 
+/* User u asks for one of sku_a, request r; the name of his reservation. */
+static void queued(char rsv[80])
+{
+    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
+    snprintf(rsv, 80, "%s", text("reservation_id"));
+}
+
 /* ---- the document -------------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -464,8 +471,7 @@ static void engines_away(void **state)
     (void)state;
     char rsv[80];
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
-    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
-    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    queued(rsv);
     w.imagined.stock.away = true;
     expect_code(buy("v", "r", "sku_a"), 503, "DEPENDENCY_DOWN");
     assert_int_equal(get("/v1/reservations/%s?user_id=%s", rsv, "u"), 503);    /* never "not found" */
@@ -493,8 +499,7 @@ static void waits_and_leaves(void **state)
     (void)state;
     char rsv[80], target[160];
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});    /* nobody consumes */
-    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
-    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    queued(rsv);
     await_ms(&w.loop, 50);    /* the store hears that it is published */
     uint64_t began = clock_mono_us(w.ports.clock);
     assert_int_equal(get("/v1/reservations/%s?user_id=u&wait=%s", rsv, "400ms"), 200);
@@ -571,8 +576,7 @@ static void streams(void **state)
     char rsv[80];
     struct buf heard = buf_growing(1 << 16);
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
-    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
-    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    queued(rsv);
     int fd = stream(rsv, "u");
     assert_false(hear(fd, &heard, 100));
     assert_int_equal(times(&heard, "Content-Type: text/event-stream"), 1);
@@ -605,8 +609,7 @@ static void streams_end_with_the_process(void **state)
     char rsv[80];
     struct buf heard = buf_growing(1 << 16);
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
-    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
-    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    queued(rsv);
     int gone = stream(rsv, "u"), drained = stream(rsv, "u"), cut;
     assert_false(hear(drained, &heard, 100));
     uint64_t before = metric_read(METRIC_HTTP_REQUESTS, REASON_CANCELLED);
@@ -632,8 +635,7 @@ static void a_stream_has_an_end(void **state)
     char rsv[80];
     struct buf heard = buf_growing(1 << 16);
     begin((struct terms){.stock = 5, .roles = ROLE_ACCESS, .hasty = true});
-    expect_code(buy("u", "r", "sku_a"), 202, "QUEUED");
-    snprintf(rsv, sizeof rsv, "%s", text("reservation_id"));
+    queued(rsv);
     int fd = stream(rsv, "u");
     assert_false(hear(fd, &heard, 100));
     hasty.ahead_us = 110000000;

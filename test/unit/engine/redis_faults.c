@@ -16,6 +16,7 @@
 
 #define SILENCE NULL
 static const char hang_up[] = "(hang up)", reset[] = "(reset)";    /* compared by address */
+#define ANSWER_NOSCRIPT "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 #define ANSWER_BUSY "-BUSY Redis is busy running a script.\r\n"
 #define ANSWER_EMPTY "*6\r\n:%d\r\n:7\r\n:1000\r\n$0\r\n\r\n:1\r\n:0\r\n"    /* of reserve.lua, without an entry */
 
@@ -331,11 +332,11 @@ static void answers_of_another_shape(void **state)
 static void a_forgotten_script_is_loaded_again(void **state)
 {
     (void)state;
-    ANSWERS("-NOSCRIPT No matching script. Please use EVAL.\r\n", empty_answer());
+    ANSWERS(ANSWER_NOSCRIPT, empty_answer());
     assert_int_equal(asked(1000), REASON_BUCKET_EMPTY);
     assert_int_equal(server.calls, 2);
     assert_int_equal(server.loads, 1);
-    ANSWERS("-NOSCRIPT No matching script. Please use EVAL.\r\n");
+    ANSWERS(ANSWER_NOSCRIPT);
     assert_int_equal(asked(1000), REASON_ENGINE_BUSY);    /* it has an end */
     assert_int_equal(server.calls, 4);
 }
@@ -345,7 +346,7 @@ static void many_forgotten_scripts(void **state)
     (void)state;
     const char *answers[101];
     for (size_t i = 0; i < 100; i++)
-        answers[i] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+        answers[i] = ANSWER_NOSCRIPT;
     answers[100] = empty_answer();
     with(101, answers);
     static struct heard h[100];
@@ -363,7 +364,7 @@ static void a_script_that_stays_forgotten(void **state)
     (void)state;
     const char *answers[8];
     for (size_t i = 0; i < 8; i++)
-        answers[i] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+        answers[i] = ANSWER_NOSCRIPT;
     with(8, answers);
     enum reason reason = asked(3000);
     assert_true(reason != REASON_OK && reason_fate(reason) != FATE_DONE);
