@@ -277,13 +277,14 @@ struct flight {
     struct seen seen;
     struct told told;
 };
-static void take_off(struct flight *f, uint32_t budget_ms, const struct create_order *m)
+static void take_off_with(struct flight *f, uint32_t budget_ms, const struct create_order *items, size_t count)
 {
     f->seen = SEEN(.keep = told_keep, .into = &f->told);
     f->seen.waiter.budget_ms = budget_ms;
-    ledger_place(world->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = m, .count = 1}, &f->seen.waiter);
+    ledger_place(world->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = items, .count = count}, &f->seen.waiter);
     assert_false(f->seen.woken);    /* never before the call has returned */
 }
+static void take_off(struct flight *f, uint32_t budget_ms, const struct create_order *m) { take_off_with(f, budget_ms, m, 1); }
 
 static void a_lock_that_stays_is_a_busy_engine(void **state)
 {
@@ -423,22 +424,42 @@ static void nobody_there_is_said_at_once(void **state)
     let_pass(10);
 }
 
-/* Two reservations of one request, after Redis has lost the first: one is being released while the other is being placed. */
-static void one_request_is_decided_by_one_at_a_time(void **state)
+/* Two reservations of one request, after Redis has lost the first: one is being released while the other is being placed, in a batch of that many. */
+static void one_at_a_time(const char *sale, struct create_order (*other)(const struct activity *, struct create_order second), size_t count)
 {
-    (void)state;
-    struct activity a = shop("turn", 9, 9, 1);
-    struct create_order second = item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1));
+    struct activity a = shop(sale, 9, 9, 1);
+    struct create_order batch[2] = {item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1))};
+    batch[1] = other ? other(&a, batch[0]) : batch[0];
     sql_done("BEGIN");
-    sql_done("SELECT release_reservations('{q1}', '{rsv_turn_1}', '{turn}', '{S}', '{ann}', '{0}', '{0}', '{1}', '{1796083200000}', '{OVERDUE}')");
+    sql_done(words("SELECT release_reservations('{q1}', '{rsv_%s_1}', '{%s}', '{S}', '{ann}', '{0}', '{0}', '{1}', '{1796083200000}', '{OVERDUE}')", sale, sale).ptr);
     struct flight f = {0};
-    take_off(&f, 0, &second);
+    take_off_with(&f, 0, batch, count);
     let_pass(100);
     assert_false(f.seen.woken);    /* it waits for the release to end */
     sql_done("COMMIT");
     assert_int_equal(seen_await(world, &f.seen), REASON_OK);
     assert_int_equal(f.told.verdicts[0].why, REASON_REQUEST_REPLAY);
     assert_clean(a.activity);
+}
+
+static void one_request_is_decided_by_one_at_a_time(void **state)
+{
+    (void)state;
+    one_at_a_time("turn", NULL, 1);
+}
+
+static struct create_order of_one_message(const struct activity *a, struct create_order second)
+{
+    struct create_order other = item(a, "S", "bob", "q2", "3", s_unit(a, 2, 1));
+    other.message = second.message;
+    return other;
+}
+
+/* A message that names two reservations takes the batch off the usual way before that has locked anything: the careful way must lock by itself. */
+static void one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too(void **state)
+{
+    (void)state;
+    one_at_a_time("turns", of_one_message, 2);
 }
 
 static void closing_ends_what_flies(void **state)
@@ -677,6 +698,7 @@ int main(void)
         cmocka_unit_test(a_full_lane_says_so),
         cmocka_unit_test(nobody_there_is_said_at_once),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time),
+        cmocka_unit_test(one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too),
         cmocka_unit_test(closing_ends_what_flies),
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
         cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),

@@ -130,6 +130,7 @@ static void restock(struct store *s, const struct restock_ask *a, size_t n, stru
     f->answer.batch = (struct batch_result){f->verdicts, n};
     for (size_t i = 0; i < n; i++)
         f->verdicts[i] = i % 2 ? REASON_OK : REASON_UNCHANGED;
+    k->restocked += n;
     k->stocks[0].free = k->unit_count;
     f->result = &f->answer.batch;
 }

@@ -60,7 +60,7 @@ struct fake {
     struct finding finding;        /* of audit; no rule: none */
     struct repair_item last_repair;
     enum reason outcome;           /* of place's verdicts */
-    size_t placed, parked, settled[RESERVATION_STATE_COUNT];
+    size_t placed, parked, settled[RESERVATION_STATE_COUNT], restocked;    /* items, not calls */
     enum reason parked_why[64];
     struct outbox_row rows[16];
     bool row_done[16];

@@ -297,6 +297,7 @@ static void rows_are_carried_where_they_belong(void **state)
     assert_int_equal(k.settled[RESERVATION_ORDERED], 1);
     assert_int_equal(k.settled[RESERVATION_RELEASED], 1);
     assert_int_equal(k.calls[FAKE_RESTOCK], 1);
+    assert_int_equal(k.restocked, 1);    /* the other unit has moved on */
     assert_int_equal(k.sent, 2);
     uint64_t hash = user_hash(&k.keys, str_lit("user"));
     assert_int_equal(k.last_settle.bucket.number, user_bucket(hash, 2));
