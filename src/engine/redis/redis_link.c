@@ -23,9 +23,6 @@
 
 #define OWN_COMMANDS (3 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
 #define REPEATS_MOST 3
-#define COMMAND_BYTES_MOST (256 * 1024)
-#define COMMAND_BYTES_KEPT 2048                       /* of a free command; what is larger goes back to the system … */
-#define LARGE_KEPT 32                                 /* … but for so many, which the next batches will want */
 #define REPLY_BYTES_MOST ((size_t)64 << 20)           /* of one word that is not whole yet */
 #define REPLY_MEMORY_MOST ((size_t)256 << 20)         /* of one reply, all its elements */
 #define WRITE_PIECES 64
@@ -55,13 +52,8 @@ struct redis_link {
     uint64_t dice;
     bool was_up;
 
-    struct redis_command *commands;
-    size_t command_count;
-    struct link free, unsent, sent;
-    struct link large;               /* free too, with room for a batch */
-    size_t large_count;
-    size_t own_free;                 /* commands kept back for the link itself */
-    size_t free_count;
+    struct redis_commands commands;
+    struct link unsent, sent;
     bool loading[REDIS_SCRIPT_COUNT];
     char incarnation[INCARNATION_TEXT];    /* of the server that was greeted */
     size_t incarnation_len;
@@ -87,41 +79,14 @@ static void log_link(const struct redis_link *l, enum severity level, const char
     log_end(&line);
 }
 
-/* ---- the pool ------------------------------------------------------------------------------------------------------------ */
+/* ---- commands ------------------------------------------------------------------------------------------------------------ */
 
-static struct redis_command *taken(struct redis_link *l, bool large)
+struct redis_command *redis_link_take(struct redis_link *l, bool large)
 {
-    bool from_large = !list_empty(&l->large) && (large || list_empty(&l->free));
-    struct link *at = list_take(from_large ? &l->large : &l->free);
-    check(at != NULL);
-    l->free_count--;
-    l->large_count -= from_large;
-    struct redis_command *c = command_at(at);
-    buf_reset(&c->bytes);
-    c->owner = NULL;
-    c->written = 0;
-    c->repeats = 0;
-    c->loads = false;
-    return c;
+    return l->commands.free_count > OWN_COMMANDS ? redis_commands_take(&l->commands, large) : NULL;
 }
 
-struct redis_command *redis_link_take(struct redis_link *l, bool large) { return l->free_count > OWN_COMMANDS ? taken(l, large) : NULL; }
-
-void redis_link_give_back(struct redis_link *l, struct redis_command *c)
-{
-    list_remove(&c->link);
-    list_remove(&c->of_owner);
-    c->owner = NULL;
-    l->free_count++;
-    if (c->bytes.cap > COMMAND_BYTES_KEPT && l->large_count == LARGE_KEPT)
-        buf_free(&c->bytes);
-    if (c->bytes.cap > COMMAND_BYTES_KEPT) {
-        l->large_count++;
-        list_prepend(&l->large, &c->link);
-        return;
-    }
-    list_prepend(&l->free, &c->link);    /* to the front: the warmest is used first */
-}
+void redis_link_give_back(struct redis_link *l, struct redis_command *c) { redis_commands_give_back(&l->commands, c); }
 
 /* Gives it back, and tells its owner if he still waits. The command is his to read until he returns. */
 static void end(struct redis_link *l, struct redis_command *c, enum reason reason, const redisReply *reply)
@@ -225,15 +190,10 @@ bool redis_link_abandon(struct redis_link *l, struct redis_command *c)
 
 static void own(struct redis_link *l, enum redis_script script, size_t count, const struct str *words)
 {
-    struct redis_command *c = taken(l, false);
+    struct redis_command *c = redis_commands_take(&l->commands, false);
     c->loads = true;
     c->script = script;
-    buf_add_fmt(&c->bytes, "*%zu\r\n", count);
-    for (size_t i = 0; i < count; i++) {
-        buf_add_fmt(&c->bytes, "$%zu\r\n", words[i].len);
-        buf_add_str(&c->bytes, words[i]);
-        buf_add_str(&c->bytes, str_lit("\r\n"));
-    }
+    redis_command_write(c, words, count);
     check(buf_ok(&c->bytes));
     queue(l, c);
 }
@@ -248,7 +208,7 @@ static void load(struct redis_link *l, enum redis_script script)
 
 static bool repeat(struct redis_link *l, struct redis_command *c)
 {
-    if (!c->owner || c->repeats == REPEATS_MOST || (!l->loading[c->script] && l->free_count == 0))
+    if (!c->owner || c->repeats == REPEATS_MOST || (!l->loading[c->script] && l->commands.free_count == 0))
         return false;
     if (!l->loading[c->script])
         load(l, c->script);    /* in front of the command that needs it */
@@ -486,9 +446,7 @@ static void freed(struct redis_link *l)
     void (*closed)(void *) = l->closed;
     void *context = l->context;
     redis_reader_close(&l->replies);
-    for (size_t i = 0; i < l->command_count; i++)
-        buf_free(&l->commands[i].bytes);
-    free(l->commands);
+    redis_commands_close(&l->commands);
     free(l);
     if (closed)
         closed(context);
@@ -558,23 +516,13 @@ struct redis_link *redis_link_open(uv_loop_t *loop, const struct redis_address *
     if (!l)
         return NULL;
     *l = (struct redis_link){.loop = loop, .address = *address, .options = options, .ended = ended, .context = context, .fd = -1,
-                             .retry_ms = options.retry_first_ms, .dice = uv_hrtime() ^ (uint64_t)(uintptr_t)l,
-                             .command_count = options.in_flight + OWN_COMMANDS};
-    l->commands = calloc(l->command_count, sizeof *l->commands);
-    if (!l->commands) {
+                             .retry_ms = options.retry_first_ms, .dice = uv_hrtime() ^ (uint64_t)(uintptr_t)l};
+    if (!redis_commands_open(&l->commands, options.in_flight + OWN_COMMANDS)) {
         free(l);
         return NULL;
     }
-    list_init(&l->free);
-    list_init(&l->large);
     list_init(&l->unsent);
     list_init(&l->sent);
-    for (size_t i = 0; i < l->command_count; i++) {
-        l->commands[i].bytes = buf_growing(COMMAND_BYTES_MOST);
-        list_init(&l->commands[i].of_owner);
-        list_append(&l->free, &l->commands[i].link);
-    }
-    l->free_count = l->command_count;
     l->resolving.data = l;
     check(uv_timer_init(loop, &l->timer) == 0 && uv_idle_init(loop, &l->turn) == 0);
     l->timer.data = l->turn.data = l;
@@ -601,10 +549,7 @@ void redis_link_close(struct redis_link *l, void (*closed)(void *))
     uv_close((uv_handle_t *)&l->turn, handle_gone);
 }
 
-size_t redis_link_memory(size_t in_flight)
-{
-    return (in_flight + OWN_COMMANDS) * (sizeof(struct redis_command) + COMMAND_BYTES_KEPT) + (size_t)LARGE_KEPT * COMMAND_BYTES_MOST;
-}
+size_t redis_link_memory(size_t in_flight) { return redis_commands_memory(in_flight + OWN_COMMANDS); }
 
 bool redis_link_up(const struct redis_link *l) { return l->state == UP; }
 

@@ -14,24 +14,9 @@
 #include <hiredis/hiredis.h>
 #include <uv.h>
 
-#include "buf.h"
-#include "list.h"
 #include "reason.h"
 #include "redis_address.h"
-#include "redis_script.h"
-
-struct redis_command {
-    struct link link;              /* unsent or sent; the pool's while free */
-    struct link of_owner;          /* the owner's, who puts it where he likes */
-    void *owner;                   /* NULL: nobody waits; the reply is dropped */
-    struct buf bytes;              /* as it goes over the wire; kept until the reply, for it may have to be repeated */
-    size_t written;
-    uint64_t sent_us;
-    enum redis_script script;
-    uint16_t from, count;          /* the owner's: which of his items it carries */
-    uint8_t repeats;
-    bool loads;                    /* SCRIPT LOAD, AUTH, SELECT: the link's own */
-};
+#include "redis_command.h"
 
 struct redis_link_options {
     size_t in_flight;              /* commands at once */

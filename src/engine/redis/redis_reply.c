@@ -380,7 +380,7 @@ static bool held_reserved(const redisReply *reply, struct names names, struct ar
     return !fault;
 }
 
-/* "rest 3 1024": what redis.c takes apart again for the next slice. */
+/* "rest 3 1024": what redis_words.c takes apart again for the next slice. */
 static bool next_slice(const redisReply *reply, struct arena *arena, struct str *out)
 {
     bool fault = false;
