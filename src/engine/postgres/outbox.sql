@@ -1,18 +1,22 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The outbox as its relay sees it (protocol §4).
 
+-- outbox_claim: a claimed row, as its relay is told of it. The relay reads it by place.
+DROP FUNCTION IF EXISTS claim_outbox(integer, integer);
+DROP FUNCTION IF EXISTS claim_orders(integer, integer);
+DROP TYPE IF EXISTS outbox_claim;
+CREATE TYPE outbox_claim AS (
+  o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
+  o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
+  o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
+  o_waiting bigint, o_age bigint, o_payment text, o_order text, o_amount bigint, o_currency text, o_channel text);
+
 -- claim_outbox(limit, hold): up to `limit` rows nobody holds, oldest first, held for `hold` ms. What a row says is read after the
 -- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
 -- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms. Of rows that tell of many orders come one for each order, of kind
 -- ORDERS, which is a STATUS and an EVENT: such a claim has none of the other kinds, and counts each order twice.
-DROP FUNCTION IF EXISTS claim_outbox(integer, integer);
 CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
-RETURNS TABLE (
-  o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
-  o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
-  o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
-  o_waiting bigint, o_age bigint, o_payment text, o_order text, o_amount bigint, o_currency text, o_channel text)
-LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF outbox_claim LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   ids bigint[];
@@ -78,14 +82,8 @@ END $$;
 
 -- claim_orders(limit, hold): claim_outbox of rows that tell of many orders. One that was claimed before and not finished, and one larger than the limit,
 -- falls into the rows of its orders, so that what can never be delivered holds nobody up but itself.
-DROP FUNCTION IF EXISTS claim_orders(integer, integer);
 CREATE OR REPLACE FUNCTION claim_orders(p_limit integer, p_hold_ms integer)
-RETURNS TABLE (
-  o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
-  o_user text, o_sku text, o_request text, o_reservation text, o_superseded_by text, o_superseded_request text, o_superseded_sku text,
-  o_state text, o_why text, o_unit bigint, o_generation integer, o_home smallint, o_stale boolean, o_topic_key text, o_body text,
-  o_waiting bigint, o_age bigint, o_payment text, o_order text, o_amount bigint, o_currency text, o_channel text)
-LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF outbox_claim LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   ids bigint[];
