@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chaos: a sale goes on while everything it stands on is killed, stopped, stalled and cut, by a schedule that the seed has drawn (chaos_schedule.py). Then
-it is left alone, and owes nobody anything: within 60 s every reservation is ORDERED or RELEASED with a reason, the audit finds nothing, and of every item
-what was sold and what is left are its stock, unit by unit.
+it is left alone, and owes nobody anything: within 60 s every reservation is ORDERED or RELEASED with a reason; every order is PAID or CANCELED once its time is
+over; whatever was paid pays one order, went back once or waits for a person; the audit finds nothing, and of every item what was paid for and what is
+for sale again are its stock, unit by unit.
 
   chaos.py [--seed N] [--seconds N] [--dry-run]        (make chaos SEED=N PART=schedule; tools/chaos --dry-run --seed N prints the schedule)
 
-The sale is that of tools/run (one door and one admin process on straight links); beside it a supervisor of our own keeps two processes of every role, whose
-every link goes through a relay that cuts (test/cut). People come to one long sale and to a short one every few seconds; what they do once they are
-told something is the list ACTIONS, what must hold in the end the list PROOFS.
+The sale is that of tools/run (one door and one admin process on straight links, and the payment channel, which dies and stands still too); beside it a
+supervisor of our own keeps two processes of every role, whose every link goes through a relay that cuts (test/cut). People come to one long sale and to a
+short one every few seconds, and have little time to pay. What they do once they are told something is the list ACTIONS, what they do with their orders the
+list PLANS (money.py), what must hold in the end the list PROOFS.
 """
 import argparse
 import collections
@@ -25,12 +27,15 @@ sys.dont_write_bytecode = True
 
 import chaos_schedule
 from cut_links import Links
+from money import PLANS, Money
 from sale import OPEN, ROOT, SECKILL, Sale, Wrong, right, same, state_of, until
 from shoppers import Shoppers
 
 PATIENCE = float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)
 CAST = {"access": 2, "order": 2, "relay": 2, "janitor": 2, "admin": 1}    # the processes on links that are cut
 LONG, SHORT_UNITS, SHORT_USERS = "chaos_long", 50, 150
+LONG_PAYS, SHORT_PAYS = 20, 8    # seconds in which an order must be paid
+SWEPT = 30           # seconds after its time within which an order is cancelled, or paid
 PEOPLE = 400         # who wait in line at most
 ARRIVALS = 50        # users a second who come to the long sale
 NEXT_ORDER = 100 * PATIENCE    # seconds within which the sale moves on, whatever else happens meanwhile
@@ -39,7 +44,7 @@ ROUGH = 25           # of so many requests one is cut
 TERMINAL = 60 * PATIENCE       # seconds after which nobody is owed anything any more
 BACK = 60 * PATIENCE           # seconds within which whatever was troubled must be there again
 
-# ---- what shoppers do when they have been told something: action(crowd, chance, activity, user, answer). Payments and cancels are more of them.
+# ---- what shoppers do when they have been told something: action(crowd, chance, activity, user, answer). What they do with their orders: money.py.
 
 FORWARD = {"RESERVED": 0, "PUBLISHED": 1, "PROCESSING": 2, "RECONCILING": 2, "RELEASE_PENDING": 3, "MANUAL_REVIEW": 3, "ORDERED": 4, "RELEASED": 4}
 
@@ -75,34 +80,94 @@ def look(crowd, chance, activity, user, about):
 
 
 ACTIONS = [ask_again, follow]
+LATE = [(8, "follow linger pay look"), (3, "follow linger cancel look"), (3, "follow linger pay|cancel")]    # plans that want a short time to pay
 
-# ---- what must hold in the end: proof(sale, crowd) raises Wrong
+# ---- what must hold in the end: proof(sale, crowd, money) raises Wrong
+
+WARMED = "select activity_id from activity where state <> 'DRAFT'"    # of the others no bucket knows
 
 
-def all_is_terminal(sale, crowd):
+def all_is_terminal(sale, crowd, money):
     """Whoever heard QUEUED has a verdict, no bucket holds an undecided reservation, nothing is unread, nothing untold"""
     until("everybody who heard QUEUED has a verdict", TERMINAL, crowd.settled)
     until("no bucket holds an undecided reservation", TERMINAL, lambda: not undecided(sale))
     until("all is read and told", TERMINAL, sale.drained)
 
 
-def what_was_told_was_true(sale, crowd):
+def every_order_ends(sale, crowd, money):
+    """Every order is PAID or CANCELED: by its user, who wanted it, or by the sweep, when its time was over; and each cancel has given its unit back"""
+    until("every order is PAID or CANCELED", LONG_PAYS + SWEPT, lambda: sale.value("select count(*) from orders where status not in ('PAID', 'CANCELED')") == "0")
+    until("all is read and told", TERMINAL, sale.drained)
+    rows = sale.sql("""select o.order_id, coalesce(j.reason, ''), o.canceled_at >= o.pay_deadline, coalesce(c.status, '')
+        from orders o left join inventory_journal j on (j.unit, j.generation, j.change) = (o.unit, o.raised, 'FREED')
+        left join compensation c on (c.reservation_id, c.unit, c.generation, c.compensation_type) = (o.reservation_id, o.unit, o.raised, 'CANCEL_ORDER')
+        where o.status = 'CANCELED'""")
+    good = {"CANCELED": lambda order, late: order in money.cancels, "PAY_TIMEOUT": lambda order, late: late == "t"}
+    same("cancelled by nobody's will, or before its time", [r for r in rows if r[1] not in good or not good[r[1]](r[0], r[2])][:5], [])
+    same("cancels that have not given the unit back", [r for r in rows if r[3] != "RELEASED"][:5], [])
+    why = collections.Counter(r[1] for r in rows)
+    print(f"cancelled by their users {why['CANCELED']}, by the sweep {why['PAY_TIMEOUT']}")
+    right(f"some were cancelled by their users, some by the sweep: {why}", len(why) == 2)
+
+
+def what_was_told_was_true(sale, crowd, money):
     """Everything that anybody was told is what became of it"""
     crowd.was_true()
     crowd.heard_by_all()
 
 
-def books_balance(sale, crowd):
-    """The audit finds nothing, and sold + available = stock for every item, unit by unit"""
+def each_payment_once(sale, crowd, money):
+    """Each payment pays one order, went back once, or waits for a person; what the channel took is what was paid, given back and set aside"""
+    fates = money.was_true()
+    print(f"payments: {', '.join(f'{what} {n}' for what, n in sorted(fates.items()))}; {len(money.heard)} events answered")
+    same("what payments never came to", {"applied", "refunded", "set aside"} - set(fates), set())
+    same("plans that nobody has carried out", {plan for _, plan in money.plans} - set(money.ended), set())
+
+
+def units_are_for_sale_or_paid(sale, crowd, money):
+    """Each unit is of one order that is PAID, or for sale in one bucket at the ledger's generation; what a cancelled order had was sold again, or is for sale"""
+    for_sale = collections.Counter(on_sale(sale))
+    available = {(int(u), int(g)) for u, g in sale.sql(f"select unit, generation from inventory_token where status = 'AVAILABLE' and activity_id in ({WARMED})")}
+    same("units in more than one bucket", [t for t, n in for_sale.items() if n > 1][:5], [])
+    same("units in a bucket that are not available, or not at this generation", sorted(set(for_sale) - available)[:5], [])
+    same("units available and in no bucket", sorted(available - set(for_sale))[:5], [])
+    consumed, paid = ({r[0] for r in sale.sql(f"select unit from {of}")} for of in ("inventory_token where status = 'CONSUMED'", "orders where status = 'PAID'"))
+    same("units consumed, or of an order PAID, and not both", sorted(consumed ^ paid)[:5], [])
+    lost = sale.sql("""select order_id from orders o where status = 'CANCELED' and not exists (select from inventory_token t where t.unit = o.unit and t.generation >= o.raised
+        and (t.status = 'AVAILABLE' or exists (select from orders n where n.unit = o.unit and n.generation >= o.raised)))""")
+    same("cancelled orders whose unit is neither sold again nor for sale", lost[:5], [])
+    again = int(sale.value("select count(*) from orders o where status = 'CANCELED' and exists (select from orders n where n.unit = o.unit and n.generation >= o.raised)"))
+    print(f"units of cancelled orders that were sold again: {again}")
+    right("some were", again)
+
+
+def books_balance(sale, crowd, money):
+    """The audit finds nothing, and PAID + available = stock for every item, unit by unit"""
     code, said = sale.audit(patience=30)
     same(f"the audit: {said['findings'][:5]}", (code, said["clean"]), (0, True))
+    paid = {(a, s): int(n) for a, s, n in sale.sql("select activity_id, sku_id, count(*) from orders where status = 'PAID' group by 1, 2")}
     for sku in said["skus"]:
         same(f"{sku['sku_id']}: reserved, returning, lost, drift", [sku[k] for k in ("r", "c", "e", "drift")], [0, 0, 0, 0])
-        same(f"{sku['sku_id']}: available {sku['a']} + sold {sku['o']}", sku["a"] + sku["o"], sku["s0"])
+        same(f"{sku['sku_id']}: orders that hold a unit", sku["o"], paid.get((sku["activity_id"], sku["sku_id"]), 0))
+        same(f"{sku['sku_id']}: available {sku['a']} + PAID {sku['o']}", sku["a"] + sku["o"], sku["s0"])
     same("reservations undecided", said["undecided"], 0)
 
 
-PROOFS = [all_is_terminal, what_was_told_was_true, books_balance]
+PROOFS = [all_is_terminal, every_order_ends, what_was_told_was_true, each_payment_once, units_are_for_sale_or_paid, books_balance]
+
+
+def on_sale(sale):
+    """(unit, generation) of everything that a bucket would sell. What rests has the generation seen last (spec/redis_key.def)."""
+    rows = sale.sql(f"select activity_id, epoch, buckets, sku_id, unit_first from activity join activity_sku using (activity_id) where activity_id in ({WARMED})")
+    for activity, epoch, buckets, sku, first in rows:
+        for key in (f"sk:{{{activity}:{bucket}}}:{epoch}:" for bucket in range(int(buckets))):
+            seen, high = sale.redis("GET", f"{key}gen:{sku}") or b"", pairs(sale.redis("HGETALL", f"{key}high:{sku}"))
+            yield from pairs(sale.redis("ZRANGE", f"{key}free:{sku}", 0, -1, "WITHSCORES")).items()
+            yield from ((u, high.get(u) or seen[u - int(first)]) for u in map(int, sale.redis("ZRANGE", f"{key}rest:{sku}", 0, -1)))
+
+
+def pairs(flat):
+    return {int(a): int(b) for a, b in zip(flat[::2], flat[1::2])}
 
 
 def undecided(sale):
@@ -157,12 +222,14 @@ class Stage:
         self.began = time.monotonic()
         self.lock, self.done, self.faults = threading.Lock(), [], []
         self.coming, self.stood = 0, 0.0    # servers that are being started; seconds for which the clock of the schedule has stood still
-        self.orders, self.pulse = 0, []    # (when, orders so far)
+        self.orders, self.pulse = 0, []    # (when, orders since)
+        self.ends = "0", "0"    # how many of them are PAID, CANCELED
         self.over = False
 
     def say(self, text):
         waiting = self.crowd.left()
-        print(f"{time.monotonic() - self.began:>7.1f}s  {text:<72} orders {self.orders:>6}, in line {waiting:>4}", flush=True)
+        print(f"{time.monotonic() - self.began:>7.1f}s  {text:<72} orders {self.orders:>6}, paid {self.ends[0]:>5}, cancelled {self.ends[1]:>5}, in line {waiting:>4}",
+              flush=True)
 
     # ---- the troubles themselves
 
@@ -263,19 +330,19 @@ class Stage:
         while not self.over:
             try:
                 now = time.monotonic()
-                n = int(self.sale.value("select count(*) from orders"))
-                self.pulse.append((now, n - self.orders))
-                self.orders = n
+                n, *self.ends = self.sale.sql("select count(*), count(*) filter (where status = 'PAID'), count(*) filter (where status = 'CANCELED') from orders")[0]
+                self.pulse.append((now, int(n) - self.orders))
+                self.orders = int(n)
             except (Wrong, subprocess.TimeoutExpired):
                 pass
             time.sleep(0.4)
 
     # ---- people
 
-    def make(self, name, stock):
+    def make(self, name, stock, pay_s):
         """create, warm, open, at whichever admin process answers: every step may be repeated."""
         skus = [{"sku_id": f"sku_{name}", "stock": stock, "price": 100, "currency": "CNY"}]
-        body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "buckets": 3, "skus": skus}
+        body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "buckets": 3, "pay_timeout_s": pay_s, "skus": skus}
         for path, what in [("", body), (f"/{name}/warm", ""), (f"/{name}/open", "")]:
             until(f"activity {name}{path}", 150, lambda: self.over or self.admin(path, what))
 
@@ -306,7 +373,7 @@ class Stage:
     def short_sale(self, name):
         self.short_under_way = True
         try:
-            self.make(name, SHORT_UNITS)
+            self.make(name, SHORT_UNITS, SHORT_PAYS)
             if not self.over:
                 self.crowd.open(name, [f"s{i}" for i in range(SHORT_USERS)])
         except Wrong as e:
@@ -367,10 +434,10 @@ def sums(stage, crowd):
     print(f"answers: {answers}")
 
 
-def prove(sale, crowd):
+def prove(sale, crowd, money):
     for proof in PROOFS:
         began = time.monotonic()
-        proof(sale, crowd)
+        proof(sale, crowd, money)
         print(f"ok - {proof.__doc__} ({time.monotonic() - began:.1f} s)", flush=True)
     rows = sale.sql("select outcome, coalesce(reason, ''), count(*) from consumer_inbox group by 1, 2 order by 1, 3 desc")
     verdicts = ", ".join(f"{o} {why} {n}" if why else f"{o} {n}" for o, why, n in rows)
@@ -392,15 +459,16 @@ def main():
     links = Links(sale, args.seed, 0)
     cast = Cast(sale, links)
     print(f"on stage: {', '.join(chaos_schedule.PROCESSES)}; {', '.join(chaos_schedule.SERVERS)}", flush=True)
-    crowd = Shoppers(sale, args.seed, workers=14, patience=args.seconds + 120, actions=ACTIONS)
+    money = Money(sale, PLANS + LATE)
+    crowd = Shoppers(sale, args.seed, workers=24, patience=args.seconds + 120, actions=[*ACTIONS, money.decide])
     crowd.doors = cast.doors
     stage = Stage(sale, links, cast, crowd)
-    stage.make(LONG, ARRIVALS * (args.seconds + 200))    # never sold out: somebody can always buy, so that a sale that stands still shows
+    stage.make(LONG, ARRIVALS * (args.seconds + 200), LONG_PAYS)    # never sold out: somebody can always buy, so that a sale that stands still shows
     try:
         stage.play(rows, args.seconds)
         healed = time.monotonic()
-        crowd.finish(TERMINAL)
-        prove(sale, crowd)
+        crowd.finish(TERMINAL + LONG_PAYS)
+        prove(sale, crowd, money)
         same("faults", stage.faults, [])
         right(f"there was a sale at all: {stage.orders} orders", stage.orders > args.seconds)
     except Wrong as e:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedule of chaos by itself: the seed is the schedule, five minutes leave nobody out, and nothing is in two troubles at once."""
+"""The schedule of chaos by itself: the seed is the schedule, five minutes leave nobody out, and nothing is in two troubles at once. And what people mean to
+do with their orders: each step is one that they can take, and every callback is a step of somebody's."""
 import sys
 
 sys.dont_write_bytecode = True
 
 import chaos_schedule as chaos
+from chaos import LATE
+from money import CALLBACKS, PLANS, Money
 from sale import Wrong, right, same
 
 SEEDS, SECONDS = range(1, 51), 300
@@ -38,9 +41,20 @@ def one_at_a_time():
             right(f"seed {seed}: {t} ends in time", t.at + t.seconds < SECONDS)
 
 
+def plans_can_be_carried_out():
+    """Every step of a plan is a callback or something that people do, each is somebody's, and some people never pay"""
+    steps = {one for _, plan in PLANS + LATE for step in plan.split() for one in step.split("|")}
+    same("steps that nobody can take", [s for s in steps if s not in CALLBACKS and not callable(getattr(Money, s, None))], [])
+    same("callbacks that nobody causes", set(CALLBACKS) - steps, set())
+    same("plans whose both-at-once is not the end", [plan for _, plan in PLANS + LATE if "|" in " ".join(plan.split()[:-1])], [])
+    same("plans twice", len({plan for _, plan in PLANS + LATE}), len(PLANS + LATE))
+    never = 100 - sum(share for share, _ in PLANS + LATE)
+    right(f"{never} of a hundred never pay", 5 <= never <= 50)
+
+
 def main():
     bad = 0
-    for story in (seed_is_schedule, everybody_in_turn, one_at_a_time):
+    for story in (seed_is_schedule, everybody_in_turn, one_at_a_time, plans_can_be_carried_out):
         try:
             story()
             print(f"ok - {story.__doc__}")

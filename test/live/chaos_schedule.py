@@ -8,7 +8,7 @@ between their troubles: a sale that never moves proves little.
 import collections
 import random
 
-PROCESSES = ["access", "access-1", "access-2", "admin", "admin-1", "order-1", "order-2", "relay-1", "relay-2", "janitor-1", "janitor-2"]
+PROCESSES = ["access", "access-1", "access-2", "admin", "admin-1", "order-1", "order-2", "relay-1", "relay-2", "janitor-1", "janitor-2", "channel"]
 ROLES = ["access", "order", "relay", "janitor", "admin"]
 SERVERS = ["redis", "postgres", "namesrv", "broker"]
 LINKS = [f"link to {name}" for name in SERVERS]
