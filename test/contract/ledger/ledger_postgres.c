@@ -431,7 +431,7 @@ static void one_at_a_time(const char *sale, struct create_order (*other)(const s
     struct create_order batch[2] = {item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1))};
     batch[1] = other ? other(&a, batch[0]) : batch[0];
     sql_done("BEGIN");
-    sql_done(words("SELECT release_reservations('{q1}', '{rsv_%s_1}', '{%s}', '{S}', '{ann}', '{0}', '{0}', '{1}', '{1796083200000}', '{OVERDUE}')", sale, sale).ptr);
+    sql_done(words("SELECT release_reservations('{q1}', '{rsv_%s_1}', '{%s}', '{S}', '{ann}', '{0}', '{0}', '{1}', '{1796083200000}', '{OVERDUE}')%c", sale, sale, 0).ptr);
     struct flight f = {0};
     take_off_with(&f, 0, batch, count);
     let_pass(100);
@@ -460,6 +460,52 @@ static void one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too(void
 {
     (void)state;
     one_at_a_time("turns", of_one_message, 2);
+}
+
+/* A callback flies while somebody else's transaction is open: it must wait for its end, and is judged by what that has done. */
+static struct pay_verdict paid_behind(const char *open, struct pay_item item)
+{
+    struct paid paid = {0};
+    struct seen seen = SEEN(.keep = paid_keep, .into = &paid);
+    sql_done("BEGIN");
+    sql_done(open);
+    ledger_pay(world->ledger, &(struct pay_ask){.items = &item, .count = 1}, &seen.waiter);
+    let_pass(100);
+    assert_false(seen.woken);
+    sql_done("COMMIT");
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return paid.verdicts[0];
+}
+
+/* One payment_id, told of two orders at once: it pays one of them. */
+static void one_payment_is_judged_by_one_at_a_time(void **state)
+{
+    (void)state;
+    struct activity a = till("one_payment", 5, 900);
+    struct create_order ann = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), bob = item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1));
+    PLACE(ann, bob);
+    struct str first = words("SELECT pay_orders('{wh_beside}', ARRAY[sha256('x')], ARRAY['x'::bytea], '{" STR_FMT "}', '{pay_both}', '{" STR_FMT "}', '{SUCCESS}', '{100}', '{CNY}',"
+                             " '{card}', '{1796083200000}')%c", STR_ARG(ann.reservation), STR_ARG(order_of(&ann)), 0);
+    struct pay_verdict v = paid_behind(first.ptr, callback(order_of(&bob), "pay_both", PAYMENT_SUCCESS, 100, "CNY"));
+    assert_int_equal(v.outcome, REASON_PAYMENT_QUARANTINED);
+    assert_int_equal(v.why, REASON_PAYMENT_ID_REUSED);
+    assert_clean(a.activity);
+}
+
+/* Money for an order that nobody knows, while the reservation of that name is being released: one of the two must see the other, or it goes back by nobody. */
+static void money_of_an_unknown_order_waits_for_a_release(void **state)
+{
+    (void)state;
+    struct activity a = till("unknown_order", 5, 900);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    struct pay_item money = callback(order_of(&m), "pay_nobody", PAYMENT_SUCCESS, 100, "CNY");
+    money.reservation = (struct str){0};    /* it could not be told from a made-up one */
+    struct str release = words("SELECT release_reservations('{q1}', '{" STR_FMT "}', '{unknown_order}', '{S}', '{ann}', '{0}', '{0}', '{1}', '{1796083200000}', '{OVERDUE}')%c",
+                               STR_ARG(m.reservation), 0);
+    struct pay_verdict v = paid_behind(release.ptr, money);
+    assert_int_equal(v.outcome, REASON_PAYMENT_QUARANTINED);
+    assert_true(v.refund);
+    assert_clean((struct str){0});
 }
 
 static void closing_ends_what_flies(void **state)
@@ -699,6 +745,8 @@ int main(void)
         cmocka_unit_test(nobody_there_is_said_at_once),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too),
+        cmocka_unit_test(one_payment_is_judged_by_one_at_a_time),
+        cmocka_unit_test(money_of_an_unknown_order_waits_for_a_release),
         cmocka_unit_test(closing_ends_what_flies),
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
         cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),
