@@ -7,9 +7,9 @@ for sale again are its stock, unit by unit.
   chaos.py [--seed N] [--seconds N] [--dry-run]        (make chaos SEED=N PART=schedule; tools/chaos --dry-run --seed N prints the schedule)
 
 The sale is that of tools/run (one door and one admin process on straight links, and the payment channel, which dies and stands still too); beside it a
-supervisor of our own keeps two processes of every role, whose every link goes through a relay that cuts (test/cut). People come to one long sale and to a
-short one every few seconds, and have little time to pay. What they do once they are told something is the list ACTIONS, what they do with their orders the
-list PLANS (money.py), what must hold in the end the list PROOFS.
+supervisor of our own keeps two processes of every role, whose every link goes through a relay that cuts (test/cut). People come to one long sale, to a
+scarce one, where soon only what comes back is sold, and to a short one every few seconds, and have little time to pay. What they do once they are told
+something is the list ACTIONS, what they do with their orders the list PLANS (money.py), what must hold in the end the list PROOFS.
 """
 import argparse
 import collections
@@ -34,10 +34,11 @@ from shoppers import Shoppers
 PATIENCE = float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)
 CAST = {"access": 2, "order": 2, "relay": 2, "janitor": 2, "admin": 1}    # the processes on links that are cut
 LONG, SHORT_UNITS, SHORT_USERS = "chaos_long", 50, 150
+SCARCE, SCARCE_UNITS = "chaos_scarce", 30
 LONG_PAYS, SHORT_PAYS = 20, 8    # seconds in which an order must be paid
 SWEPT = 30           # seconds after its time within which an order is cancelled, or paid
 PEOPLE = 400         # who wait in line at most
-ARRIVALS = 50        # users a second who come to the long sale
+ARRIVALS = 50        # users a second who come to the long sale; of the scarce one, a tenth
 NEXT_ORDER = 100 * PATIENCE    # seconds within which the sale moves on, whatever else happens meanwhile
 SHORT_EVERY = 8      # seconds between two short sales
 ROUGH = 25           # of so many requests one is cut
@@ -356,11 +357,13 @@ class Stage:
         return False
 
     def feed(self):
-        """There always is somebody in line for the long sale, and now and then a short one begins."""
+        """There always is somebody in line for the long sale, now and then somebody comes to the scarce one, and a short one begins."""
         users, short, due = 0, 0, time.monotonic()
         while not self.over:
             if self.crowd.left() < PEOPLE:
                 self.crowd.open(LONG, [f"p{users + i}" for i in range(ARRIVALS // 10)])
+                if users % ARRIVALS == 0:
+                    self.crowd.open(SCARCE, [f"w{users + i}" for i in range(ARRIVALS // 10)])
                 users += ARRIVALS // 10
             if time.monotonic() > due and not self.short_under_way:
                 due = time.monotonic() + SHORT_EVERY
@@ -464,6 +467,7 @@ def main():
     crowd.doors = cast.doors
     stage = Stage(sale, links, cast, crowd)
     stage.make(LONG, ARRIVALS * (args.seconds + 200), LONG_PAYS)    # never sold out: somebody can always buy, so that a sale that stands still shows
+    stage.make(SCARCE, SCARCE_UNITS, SHORT_PAYS)
     try:
         stage.play(rows, args.seconds)
         healed = time.monotonic()
