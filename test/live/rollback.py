@@ -257,7 +257,7 @@ def healers_die(sale):
         with open(log, "wb") as out:
             process = subprocess.Popen([SECKILL, "serve", "--roles", "janitor"], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         sale.extra.append(process)
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < end:    # whoever sees the sequence first closes it: this one, or the door
             for key in keys(sale, shop.name, "seq"):
                 sale.redis("SET", key, 1)
