@@ -45,11 +45,12 @@ class Shoppers:
         return len(self.waiting)
 
     def work(self, chance):
+        """Who has begun something goes on with it before somebody new is let in: else a crowd that is slow leaves ever more behind."""
         while True:
             with self.lock:
-                who = self.waiting.popleft() if self.waiting else None
                 due = heapq.heappop(self.later) if self.later and self.later[0][0] <= time.monotonic() else None
-                if who is None and due is None and self.over:
+                who = self.waiting.popleft() if self.waiting and not due else None
+                if not who and not due and self.over:
                     return
                 self.busy += bool(who or due)
             if due:
