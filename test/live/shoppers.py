@@ -13,6 +13,7 @@ import time
 import broker
 from sale import Wrong, right, same, until
 
+NEW = 0.25    # how often somebody new comes first
 FINAL = {"QUEUED", "ORDERED", "RELEASED", "ALREADY_PURCHASED", "SOLD_OUT"}
 
 
@@ -45,10 +46,12 @@ class Shoppers:
         return len(self.waiting)
 
     def work(self, chance):
-        """Who has begun something goes on with it before somebody new is let in: else a crowd that is slow leaves ever more behind."""
+        """Mostly, who has begun something goes on with it before somebody new is let in: else a crowd that is slow leaves ever more behind. But now and then
+        somebody new is, or nobody would come while all the others wait for their orders."""
         while True:
             with self.lock:
-                due = heapq.heappop(self.later) if self.later and self.later[0][0] <= time.monotonic() else None
+                new = self.waiting and chance.random() < NEW
+                due = heapq.heappop(self.later) if self.later and not new and self.later[0][0] <= time.monotonic() else None
                 who = self.waiting.popleft() if self.waiting and not due else None
                 if not who and not due and self.over:
                     return
