@@ -84,3 +84,22 @@ void log_end(struct log_line *l)
     (void)ignored;
     l->on = false;
 }
+
+bool log_ration_take(struct log_ration *r, uint64_t now_us, uint32_t a_second)
+{
+    if (r->since_us == 0 || now_us - r->since_us >= 1000000) {
+        r->since_us = now_us > 0 ? now_us : 1;
+        r->told = 0;
+    }
+    bool may = r->told < a_second;
+    r->told += may;
+    r->untold += !may;
+    return may;
+}
+
+void log_untold(struct log_line *l, struct log_ration *r)
+{
+    if (r->untold > 0)
+        log_i64(l, "untold", (int64_t)r->untold);
+    r->untold = 0;
+}

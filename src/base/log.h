@@ -31,3 +31,14 @@ void log_text(struct log_line *l, const char *key, const char *value);
 void log_i64(struct log_line *l, const char *key, int64_t value);
 void log_bool(struct log_line *l, const char *key, bool value);
 void log_end(struct log_line *l);
+
+/* Of what may come by the thousand only so many lines a second are told; all zero to begin with. */
+struct log_ration {
+    uint64_t since_us;    /* when the second began */
+    uint32_t told;        /* in it */
+    uint64_t untold;      /* since the last line that was told: a member of the next one, log_untold */
+};
+/* Whether this line may be told, at `now_us` of a clock that does not jump. False: it is counted. */
+bool log_ration_take(struct log_ration *r, uint64_t now_us, uint32_t a_second);
+/* Says how many lines like this one were not told since the last that was, where any were. */
+void log_untold(struct log_line *l, struct log_ration *r);

@@ -10,13 +10,19 @@
 #include "hint.h"
 #include "json.h"
 #include "killpoint.h"
+#include "log.h"
 #include "metric.h"
 #include "scan.h"
 
 #define LANE_TEXT ((size_t)LEDGER_BATCH_MAX * 512)
 #define REFUNDS 16                           /* asked of the channel at once, by one claim */
+#define TOLD 2                               /* lines a second of each kind and reason about rows that do not get on */
 #define HINTS 8                              /* timer messages of one claim */
 #define HINT_FURTHEST_MS (3 * 86400000LL)    /* brokers keep none for longer */
+
+/* What is said of a row that does not get on. */
+enum trouble { ROW_REFUSED, ROW_UNREADABLE, REFUND_NOT_GIVEN, TROUBLES };
+static const char *const trouble_events[] = {"relay_row_refused", "relay_row_unreadable", "refund_not_given"};
 
 struct lane;
 struct relay_refund {
@@ -38,6 +44,7 @@ struct lane {
     int64_t ages_ms[LEDGER_BATCH_MAX];       /* when they were claimed */
     uint64_t claimed_us;
     bool done[LEDGER_BATCH_MAX];
+    bool refused[LEDGER_BATCH_MAX];          /* said at the first item of its row */
     size_t settles, restocks, messages;      /* how many go where … */
     uint16_t settle_of[LEDGER_BATCH_MAX], restock_of[LEDGER_BATCH_MAX], message_of[LEDGER_BATCH_MAX];    /* … and which row each is */
     struct settle_ask settle[LEDGER_BATCH_MAX];
@@ -66,6 +73,7 @@ struct relay {
     bool running, draining;
     size_t unanswered;                       /* refunds in a row that the channel did not answer … */
     uint64_t silent_us;                      /* … so that until then it is not asked */
+    struct log_ration rations[TROUBLES][REASON_COUNT];    /* of the lines about them */
 };
 
 struct relay_options relay_options_default(void)
@@ -139,12 +147,27 @@ static void one_answered(struct lane *l)
 
 /* ---- carry ------------------------------------------------------------------------------------------------------------------ */
 
-static void log_row(const struct lane *l, size_t row, const char *event, enum reason reason)
+/* While a part is down every row fails, again with every claim. */
+static void log_row(const struct lane *l, size_t row, enum trouble trouble, enum reason reason)
 {
-    struct log_line line = log_event(LEVEL_WARN, event);
+    struct log_ration *ration = &l->relay->rations[trouble][reason];
+    if (!log_ration_take(ration, clock_mono_us(l->relay->clock), TOLD))
+        return;
+    struct log_line line = log_event(LEVEL_WARN, trouble_events[trouble]);
     log_i64(&line, "row", l->items[row].row);
     log_text(&line, "error_class", reason_word(reason));
+    log_untold(&line, ration);
     log_end(&line);
+}
+
+/* A row of many effects is refused once in a claim, whichever of them fails. */
+static void refuse(struct lane *l, size_t row, enum reason reason)
+{
+    while (row > 0 && l->items[row - 1].row == l->items[row].row)
+        row--;
+    if (!l->refused[row])
+        log_row(l, row, ROW_REFUSED, reason);
+    l->refused[row] = true;
 }
 
 /* A status of a SKU that the activity does not have can be told to no bucket: no reservation of it exists there. A unit is never given up. */
@@ -161,7 +184,7 @@ static void take_verdicts(struct lane *l, enum reason reason, const enum reason 
         if (l->kinds[rows[i]] == OUTBOX_STATUS && reason_fate(verdict) == FATE_DONE)
             metric_observe(METRIC_TELL_SECONDS, (uint64_t)l->ages_ms[rows[i]] * 1000 + clock_mono_us(l->relay->clock) - l->claimed_us);
         if (reason_fate(verdict) != FATE_DONE)
-            log_row(l, rows[i], "relay_row_refused", verdict);
+            refuse(l, rows[i], verdict);
     }
     one_answered(l);
 }
@@ -211,7 +234,7 @@ static void refunded(struct waiter *w, enum reason reason, const void *result)
     if (reason_fate(reason) == FATE_DONE)
         l->owed[row] = false;
     else
-        log_row(l, row, "refund_not_given", reason);
+        log_row(l, row, REFUND_NOT_GIVEN, reason);
     r->unanswered = reason_fate(reason) == FATE_DONE || reason == REASON_ENGINE_REFUSED ? 0 : r->unanswered + 1;
     if (r->unanswered >= REFUNDS)
         r->silent_us = clock_mono_us(r->clock) + (uint64_t)r->options.hold_ms * 1000;
@@ -281,7 +304,7 @@ static void add_status(struct lane *l, size_t row, const struct outbox_row *o)
 {
     struct ident ident;
     if (o->buckets == 0 || o->epoch == 0 || !ident_parse(o->reservation, IDENT_RESERVATION, &ident)) {
-        log_row(l, row, "relay_row_unreadable", REASON_ENGINE_FAULT);
+        log_row(l, row, ROW_UNREADABLE, REASON_ENGINE_FAULT);
         l->done[row] = true;    /* no bucket holds such a reservation */
         return;
     }
@@ -399,7 +422,7 @@ static void claimed(struct waiter *w, enum reason reason, const void *result)
         l->items[i] = (struct finish_item){o->row, o->version};
         l->kinds[i] = o->kind;
         l->ages_ms[i] = o->age_ms > 0 ? o->age_ms : 0;
-        l->done[i] = l->owed[i] = false;
+        l->done[i] = l->owed[i] = l->refused[i] = false;
         if (o->kind == OUTBOX_STATUS)
             add_status(l, i, o);
         else if (o->kind == OUTBOX_RETURN)

@@ -47,7 +47,7 @@ struct redis_link {
     unsigned handles;                /* not yet closed */
     struct redis_reader replies;
     uint64_t heard_us;
-    uint64_t refused_us;             /* when an error reply was last logged */
+    struct log_ration refusals;      /* error replies that are logged */
     uint32_t retry_ms;
     uint64_t dice;
     bool was_up;
@@ -255,12 +255,12 @@ static bool own_answered(struct redis_link *l, struct redis_command *c, const re
 /* One line a second: a server that refuses refuses everything. All are counted by whoever asked. */
 static void log_refusal(struct redis_link *l, const struct redis_command *c, enum reason reason, struct str message)
 {
-    if (l->refused_us != 0 && l->heard_us - l->refused_us < 1000000)
+    if (!log_ration_take(&l->refusals, l->heard_us, 1))
         return;
-    l->refused_us = l->heard_us;
     struct log_line line = log_event(reason == REASON_ENGINE_FAULT ? LEVEL_ERROR : LEVEL_WARN, "redis_refused");
     log_text(&line, "script", redis_script_name(c->script));
     log_str(&line, "error", message);
+    log_untold(&line, &l->refusals);
     log_end(&line);
 }
 

@@ -35,8 +35,7 @@ struct rocketmq {
     uint64_t unique_turn;
     uint32_t send_ms, ask_ms, drain_ms, batch_window_us, batches;
     size_t in_flight;
-    uint64_t complained_us;         /* when we last logged a refusal, and how many were not logged since */
-    uint64_t refusals;
+    struct log_ration refusals;     /* those that are logged */
     bool closing, goodbye, gone;
     unsigned farewells;
     void (*closed)(void *);

@@ -97,18 +97,14 @@ static void beat_due(struct due *d)
 
 void rocketmq_refused(struct rocketmq *e, const char *topic, const struct frame *f)
 {
-    uint64_t now = due_now_us();
-    e->refusals++;
-    if (now - e->complained_us < 1000000)
+    if (!log_ration_take(&e->refusals, due_now_us(), 1))
         return;
     struct log_line l = log_event(LEVEL_WARN, "bus_refused");
     log_text(&l, "topic", topic);
     log_i64(&l, "code", f->code);
     log_str(&l, "remark", f->remark);
-    log_i64(&l, "count", (int64_t)e->refusals);
+    log_untold(&l, &e->refusals);
     log_end(&l);
-    e->complained_us = now;
-    e->refusals = 0;
 }
 
 static void log_link(enum severity level, const char *event, const struct peer *p)
