@@ -49,12 +49,36 @@ void rush_write_json(struct buf *out, const struct crowd_result *r, const struct
     json_close(out);
 }
 
-int rush_leave(const struct crowd_result *r, const struct audit *a, uint64_t users)
+/* What most of those heard who neither got a unit nor came too late; REASON_OK: there is none. */
+static enum reason kept_away(const struct crowd_result *r)
+{
+    enum reason most = REASON_OK;
+    for (unsigned i = 0; i < REASON_COUNT; i++)
+        if (i != REASON_OK && i != REASON_QUEUED && i != REASON_SOLD_OUT && r->users_by[i] > (most == REASON_OK ? 0 : r->users_by[most]))
+            most = (enum reason)i;
+    return most;
+}
+
+static int sold_too_few(const struct call *c, const struct crowd_result *r, const struct audit *a, uint64_t wanted)
+{
+    char heard[96] = "";
+    enum reason most = kept_away(r);
+    if (most != REASON_OK)
+        snprintf(heard, sizeof heard, "; %llu users heard %s", (unsigned long long)r->users_by[most], reason_word(most));
+    return call_failed(c, LEAVE_FAILED, "no rule is broken, but %llu units are sold where %llu could be%s", (unsigned long long)a->holding,
+                       (unsigned long long)wanted, heard);
+}
+
+int rush_leave(const struct call *c, const struct crowd_result *r, const struct audit *a, uint64_t users)
 {
     uint64_t wanted = users < a->stock ? users : a->stock;
     if (a->reason != REASON_OK)
         return audit_leave(a) == LEAVE_DONE ? LEAVE_UNREACHABLE : audit_leave(a);
-    return audit_clean(a) && crowd_consistent(r) && a->holding >= wanted ? LEAVE_DONE : LEAVE_BROKEN;
+    if (!audit_clean(a) || r->contradictions > 0)
+        return LEAVE_BROKEN;
+    if (!crowd_consistent(r))
+        return call_failed(c, LEAVE_FAILED, "no rule is broken, but not every user has an answer that is understood and final");
+    return a->holding >= wanted ? LEAVE_DONE : sold_too_few(c, r, a, wanted);
 }
 
 struct rush {
@@ -93,9 +117,10 @@ static int run(struct rush *r, const struct crowd_options *options)
     r->audit = (struct audit){.activity = str_of(options->activity), .patience_ms = options->patience_ms};
     audit_judge(&r->audit, &r->ports);
     print(r);
-    printf("proof: sold=%llu oversell=%llu duplicates=%llu drift=%llu\n", (unsigned long long)r->audit.holding, (unsigned long long)r->audit.oversell,
-           (unsigned long long)r->audit.duplicates, (unsigned long long)r->audit.drift);
-    int leave = rush_leave(crowd_result(r->crowd), &r->audit, options->users);
+    if (r->audit.reason == REASON_OK)    /* else there is none */
+        printf("proof: sold=%llu oversell=%llu duplicates=%llu drift=%llu\n", (unsigned long long)r->audit.holding, (unsigned long long)r->audit.oversell,
+               (unsigned long long)r->audit.duplicates, (unsigned long long)r->audit.drift);
+    int leave = rush_leave(r->call, crowd_result(r->crowd), &r->audit, options->users);
     audit_free(&r->audit);
     crowd_free(r->crowd);
     return leave;

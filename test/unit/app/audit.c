@@ -15,6 +15,7 @@
 #include "control.h"
 #include "imagine.h"
 #include "json.h"
+#include "rush.h"
 #include "verb.h"
 
 static struct sim_engines imagined;
@@ -80,8 +81,36 @@ static void an_audit_of_many_sales(void **state)
     ports_loop_end(&loop);
 }
 
+/* 7 is for a rule that is broken, and for nothing else. */
+static void what_a_rush_leaves(void **state)
+{
+    static const struct {
+        struct crowd_result crowd;
+        struct audit audit;
+        uint64_t users;
+        int leave;
+    } cases[] = {
+        {{.queued = 10}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_DONE},
+        {{.queued = 6}, {.reason = REASON_OK, .stock = 10, .holding = 6}, 6, LEAVE_DONE},
+        {{.users_by[REASON_UNKNOWN_ACTIVITY] = 60}, {.reason = REASON_OK, .stock = 10}, 60, LEAVE_FAILED},
+        {{.queued = 3, .users_by = {[REASON_ENDED] = 5}}, {.reason = REASON_OK, .stock = 10, .holding = 3}, 60, LEAVE_FAILED},
+        {{.unanswered = 1}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_FAILED},
+        {{.undecided = 1}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_FAILED},
+        {{.fault = "?"}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_FAILED},
+        {{.contradictions = 1}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_BROKEN},
+        {{.queued = 3}, {.reason = REASON_OK, .stock = 10, .holding = 3, .drift = 1}, 60, LEAVE_BROKEN},
+        {{.queued = 11}, {.reason = REASON_OK, .stock = 10, .holding = 11, .oversell = 1}, 60, LEAVE_BROKEN},
+        {{.queued = 10}, {.reason = REASON_DEPENDENCY_DOWN, .unanswered = "ledger"}, 60, LEAVE_UNREACHABLE},
+    };
+    const struct call call = {.verb = VERB_rush};
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++)
+        if (rush_leave(&call, &cases[i].crowd, &cases[i].audit, cases[i].users) != cases[i].leave)
+            fail_msg("case %zu", i);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales), cmocka_unit_test(what_a_rush_leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
