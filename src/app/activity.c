@@ -128,7 +128,7 @@ static int create_body(const struct call *c, struct buf *out)
     char starts[TIME_TEXT], ends[TIME_TEXT];
     if (call_text(c, "file")[0])
         return body_of_file(call_text(c, "file"), out) ? LEAVE_DONE : call_failed(c, LEAVE_FAILED, "cannot read %s whole", call_text(c, "file"));
-    if (c->argument_count != 2 || call_text(c, "sku")[0] == 0 || call_number(c, "stock") == 0)
+    if (c->argument_count != 2 || call_text(c, "sku")[0] == 0 || call_text(c, "stock")[0] == 0)
         return call_misused(c, "create needs an ID, --sku and --stock; or --file; or --demo");
     if (!times_of_flags(c, starts, ends))
         return call_misused(c, "--starts-at and --ends-at are times of RFC 3339");

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "json.h"
+#include "payment.h"
 
 #define TIME_MOST_MS 253402300799999    /* the end of 9999; the store packs times into 48 bits, without a sign */
 
@@ -83,14 +84,6 @@ static int64_t time_of(struct reading *r, json_t *object, const char *key)
     return ms;
 }
 
-static bool capitals(struct str s, size_t count)
-{
-    bool good = s.len == count;
-    for (size_t i = 0; i < s.len; i++)
-        good &= s.ptr[i] >= 'A' && s.ptr[i] <= 'Z';
-    return good;
-}
-
 static void read_sku(struct reading *r, json_t *object, struct sku *out)
 {
     static const char *const known[] = {"sku_id", "stock", "price", "currency"};
@@ -98,10 +91,10 @@ static void read_sku(struct reading *r, json_t *object, struct sku *out)
         return complain(r, "skus: expected objects");
     only(r, object, known, countof(known));
     out->sku = id_of(r, object, "sku_id");
-    out->stock = number_of(r, object, "stock", 1, 1000000, 0, true);
-    out->price = number_of(r, object, "price", 0, 1000000000000, 0, true);
+    out->stock = number_of(r, object, "stock", 1, SKU_STOCK_MAX, 0, true);
+    out->price = number_of(r, object, "price", 0, SKU_PRICE_MAX, 0, true);
     out->currency = text_of(r, object, "currency", 3, true);
-    if (!r->bad && !capitals(out->currency, 3))
+    if (!r->bad && !currency_good(out->currency))
         complain(r, "currency: expected three capital letters, as CNY");
 }
 

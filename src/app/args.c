@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "payment.h"
 #include "suggest.h"
 
 struct reading {
@@ -33,14 +34,45 @@ static const char *value_of(struct reading *r, struct str name, const char *equa
     return NULL;
 }
 
+static bool between(const struct flag_row *row, int64_t number) { return number >= row->min && number <= row->max; }
+
 static bool own_flag_good(const struct flag_row *row, const char *value)
 {
-    int64_t number = (int64_t)strlen(value);
-    if (row->kind == SETTING_SWITCH)
-        return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
-    if (row->kind == SETTING_NUMBER && !str_to_i64(str_of(value), &number))
-        return false;
-    return number >= row->min && number <= row->max;
+    int64_t number;
+    switch (row->kind) {
+    case FLAG_TEXT:
+        return between(row, (int64_t)strlen(value));
+    case FLAG_NUMBER:
+        return str_to_i64(str_of(value), &number) && between(row, number);
+    case FLAG_SWITCH:
+        return word_among(str_of(value), "true|false");
+    case FLAG_CHOICE:
+        return word_among(str_of(value), row->argument);
+    case FLAG_CURRENCY:
+        return currency_good(str_of(value));
+    }
+    return false;
+}
+
+static void say_expected(struct buf *out, const struct flag_row *row)
+{
+    switch (row->kind) {
+    case FLAG_TEXT:
+        buf_add_fmt(out, "a length from %lld to %lld", (long long)row->min, (long long)row->max);
+        break;
+    case FLAG_NUMBER:
+        buf_add_fmt(out, "a whole number from %lld to %lld", (long long)row->min, (long long)row->max);
+        break;
+    case FLAG_SWITCH:
+        buf_add_str(out, str_lit("true or false"));
+        break;
+    case FLAG_CHOICE:
+        buf_add_fmt(out, "one of %s", row->argument);
+        break;
+    case FLAG_CURRENCY:
+        buf_add_str(out, str_lit("a currency of three capital letters, as CNY"));
+        break;
+    }
 }
 
 static bool take_own(struct reading *r, struct str name, const char *equals)
@@ -49,7 +81,7 @@ static bool take_own(struct reading *r, struct str name, const char *equals)
     for (size_t i = 0; (row = flag_row(i)); i++) {
         if (row->verb != r->call->verb || !str_eq(name, str_of(row->name)))
             continue;
-        const char *value = value_of(r, name, equals, row->kind == SETTING_SWITCH);
+        const char *value = value_of(r, name, equals, row->kind == FLAG_SWITCH);
         if (value && r->call->each_count == CALL_FLAGS_MAX) {
             complain(r, "one flag too many", name);
         } else if (value && own_flag_good(row, value)) {
@@ -59,11 +91,8 @@ static bool take_own(struct reading *r, struct str name, const char *equals)
         } else if (value) {
             r->bad = true;
             buf_add_fmt(r->complaints, "--%s: \"%s\" is not good: expected ", row->name, value);
-            if (row->kind == SETTING_SWITCH)
-                buf_add_str(r->complaints, str_lit("true or false\n"));
-            else
-                buf_add_fmt(r->complaints, "%s %lld to %lld\n", row->kind == SETTING_NUMBER ? "a whole number from" : "a length from",
-                            (long long)row->min, (long long)row->max);
+            say_expected(r->complaints, row);
+            buf_add_char(r->complaints, '\n');
         }
         return true;
     }

@@ -48,8 +48,8 @@ static void print_own_flags(FILE *out, enum verb v)
         char name[48];
         snprintf(name, sizeof name, "--%s %s", row->name, row->argument);
         fprintf(out, "  %-24s %s", name, row->text);
-        if (row->value[0] && row->kind != SETTING_SWITCH)
-            fprintf(out, " Default %s.", row->value);
+        if (row->value[0] && row->kind != FLAG_SWITCH)
+            fprintf(out, " [default: %s]", row->value);    /* brackets: it may be a point itself */
         fputc('\n', out);
     }
 }

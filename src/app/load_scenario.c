@@ -44,23 +44,13 @@ const struct load_threshold_row *load_threshold_row(enum load_threshold t)
 
 /* ---- one value ------------------------------------------------------------------------------------------------------------------------ */
 
-static bool is_choice(const char *choices, struct str text)
-{
-    for (const char *from = choices, *bar; *from; from = *bar ? bar + 1 : bar) {
-        bar = strchrnul(from, '|');
-        if (str_eq(text, str_range(from, bar)))
-            return true;
-    }
-    return false;
-}
-
 /* True: taken. The numbers that may be are those between min and max. */
 static bool take(struct load_scenario *s, const struct row *r, struct str text)
 {
     void *field = (char *)s + r->offset;
     double real;
     if (r->kind == TEXT || r->kind == CHOICE) {
-        bool good = r->kind == CHOICE ? is_choice(r->unit, text) : (double)text.len >= r->min && (double)text.len <= r->max && (text.len == 0 || str_is_id(text));
+        bool good = r->kind == CHOICE ? word_among(text, r->unit) : (double)text.len >= r->min && (double)text.len <= r->max && (text.len == 0 || str_is_id(text));
         char *copy = arena_take(&s->texts, text.len + 1);
         if (!good || !copy)
             return false;
@@ -100,6 +90,7 @@ struct reading {
     const char *path;
     struct buf *complaints;
     unsigned lines[countof(rows) + LOAD_THRESHOLDS];    /* where each was said; 0: not yet */
+    size_t said;
     bool bad;
 };
 
@@ -147,6 +138,7 @@ static void unknown(struct reading *r, struct str key, unsigned line)
 static void got(void *arg, struct str key, struct str value, unsigned line)
 {
     struct reading *r = arg;
+    r->said++;
     for (size_t i = 0; i < countof(rows); i++) {
         if (!str_eq(key, str_of(rows[i].key)))
             continue;
@@ -207,6 +199,8 @@ bool load_scenario_read(struct load_scenario *s, const char *path, double scale,
     }
     if (!config_file_read(path, got, &r, complaints))
         return false;
+    if (r.said == 0)
+        wrong(&r, "says nothing; a scenario names at least one thing, as in `arrivals.rate: 1000`");
     if (scale > 0)
         s->scale = scale;
     if (!r.bad)

@@ -226,8 +226,8 @@ int verb_pay(const struct call *c)
     snprintf(p.order, sizeof p.order, "%s", c->arguments[0]);
     p.what = (struct payment){.payment = str_of(p.payment), .order = str_of(p.order), .channel = str_of(call_text(c, "channel")),
                               .occurred_ms = (int64_t)time(NULL) * 1000, .amount = call_number(c, "amount")};
-    if (!payment_result_parse(str_of(call_text(c, "result")), &p.what.result))
-        return call_misused(c, "--result is SUCCESS or FAILED");
+    bool known = payment_result_parse(str_of(call_text(c, "result")), &p.what.result);
+    check(known);    /* the choices of --result are the names of the results */
     if (!str_is_id(p.what.payment) || !str_is_id(str_of(p.webhook)))
         return call_misused(c, "--payment and --webhook are ids: 1 to 64 of A-Z a-z 0-9 _ -");
     if (p.what.amount == 0 || call_text(c, "currency")[0] == 0) {

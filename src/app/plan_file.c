@@ -132,7 +132,13 @@ static void take(void *arg, struct str key, struct str value, unsigned line)
 bool plan_file_read(struct plan *p, const char *path, struct buf *complaints)
 {
     struct reader r = {.plan = p, .path = path, .complaints = complaints, .origin = PLAN_FILE};
-    return config_file_read(path, take, &r, complaints) && !r.bad;
+    if (!config_file_read(path, take, &r, complaints))
+        return false;
+    if (r.line == 0) {
+        begin_complaint(&r);
+        buf_add_str(complaints, str_lit("says nothing; a plan names at least one input, as in `sale.peak: 300000`\n"));
+    }
+    return !r.bad;
 }
 
 static void take_group(struct reader *r, json_t *all, const char *group, size_t *taken)

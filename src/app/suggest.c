@@ -40,3 +40,13 @@ void suggest_offer(struct suggest *s, const char *word)
         s->distance = distance;
     }
 }
+
+bool word_among(struct str word, const char *choices)
+{
+    for (const char *from = choices, *bar; *from; from = *bar ? bar + 1 : bar) {
+        bar = from + strcspn(from, "|");
+        if (str_eq(word, str_range(from, bar)))
+            return true;
+    }
+    return false;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * suggest.h: "did you mean ...?" */
+ * suggest.h: "did you mean ...?", and which words may be typed at all. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "str.h"
@@ -15,3 +16,6 @@ struct suggest {
     size_t distance;
 };
 void suggest_offer(struct suggest *s, const char *word);
+
+/* Whether it is one of the words of `choices`, which has bars between them: "table|json". */
+bool word_among(struct str word, const char *choices);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "activity_json.h"
 #include "check.h"
 
 #define READS_READ true
@@ -17,7 +18,7 @@ static const struct verb_row verbs[] = {
 #undef VERB
 };
 static const struct flag_row flags[] = {
-#define FLAG(verb, name, kind, value, min, max, argument, text) {VERB_##verb, name, SETTING_##kind, value, min, max, argument, text},
+#define FLAG(verb, name, kind, value, min, max, argument, text) {VERB_##verb, name, FLAG_##kind, value, min, max, argument, text},
 #include "verb.def"
 #undef FLAG
 };

@@ -44,6 +44,15 @@ struct call {
     const struct config *config;                 /* NULL for verbs whose settings are NONE */
 };
 
+/* What the value of a verb's own flag is. */
+enum flag_kind {
+    FLAG_TEXT,        /* min to max bytes */
+    FLAG_NUMBER,      /* a whole number from min to max */
+    FLAG_SWITCH,      /* true or false */
+    FLAG_CHOICE,      /* one of the words of `argument`, bars between */
+    FLAG_CURRENCY,    /* as CNY */
+};
+
 struct verb_row {
     const char *name, *group, *arguments;
     bool reads_settings;
@@ -53,7 +62,7 @@ struct verb_row {
 struct flag_row {
     enum verb verb;
     const char *name;
-    enum setting_kind kind;
+    enum flag_kind kind;
     const char *value;
     int64_t min, max;
     const char *argument, *text;

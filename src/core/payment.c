@@ -40,7 +40,7 @@ static bool member(struct scan *s, struct arena *a, struct draft *d)
     return scan_char(s, ':') && scan_skip(s);
 }
 
-static bool currency_good(struct str s)
+bool currency_good(struct str s)
 {
     bool good = s.len == 3;
     for (size_t i = 0; good && i < s.len; i++)

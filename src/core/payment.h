@@ -14,6 +14,8 @@
 /* The members of a callback's body that we know; any order, none twice; members we do not know are passed over (they stay in the body, which the
  * ledger keeps where a person must look). OK, INVALID_REQUEST, PAYLOAD_TOO_LARGE. Texts of *out live in the arena: give 1 KiB. */
 enum reason payment_read(struct str body, struct arena *, struct payment *out);
+/* Three capital letters, as ISO 4217 has them. */
+bool currency_good(struct str);
 /* The same body as a channel writes it. */
 void payment_write(struct buf *, const struct payment *);
 

@@ -172,6 +172,9 @@ static void anything_else_is_refused_in_words(void **state)
         {"sale.activity: act_1", "sale.activity needs it"},
         {"sale.activity: ../x", "an id"},
         {"- a\n- b", "a list is not expected"},
+        {"", "says nothing"},
+        {"# arrivals.rate: 5\n", "says nothing"},
+        {"{}", "says nothing"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -90,6 +90,8 @@ static void what_is_wrong_is_said_with_its_line(void **state)
     (void)state;
     static const struct { const char *text, *complaint; } bad[] = {
         {"sale:\n  peek: 3\n", ":2: there is no input \"sale.peek\"; did you mean sale.peak?"},
+        {"", "says nothing"},
+        {"# nothing\n", "says nothing"},
         {"peak: 3\n", ":1: there is no input \"peak\""},
         {"sale.peak: 3\nsale: {peak: 4}\n", ":2: sale.peak stands there twice"},
         {"sale.peak: many\n", ":1: sale.peak: \"many\" is no number"},

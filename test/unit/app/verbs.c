@@ -72,7 +72,21 @@ static void what_is_unknown_is_refused_with_a_guess(void **state)
         if (!strstr(complaints_text, cases[i].expected))
             fail_msg("%s: %s", cases[i].word, complaints_text);
     }
+    static const struct { enum verb verb; const char *word, *expected; } words[] = {
+        {VERB_pay, "--result=MAYBE", "expected one of SUCCESS|FAILED\n"},       {VERB_pay, "--result=", "expected one of SUCCESS|FAILED\n"},
+        {VERB_pay, "--currency=yen", "three capital letters, as CNY"},          {VERB_activity, "--currency=EURO", "three capital letters, as CNY"},
+        {VERB_activity, "--stock=0", "a whole number from 1 to 1000000\n"},     {VERB_activity, "--stock=1000001", "a whole number from 1 to 1000000\n"},
+        {VERB_review, "--decision=MAYBE", "one of RELEASE|RETRY|DISMISS\n"},    {VERB_plan, "--lang=e", "one of en|zh\n"},
+        {VERB_buy, "--pay=yes", "true or false\n"},                             {VERB_rush, "--sku=", "a length from 1 to 64\n"},
+    };
+    for (size_t i = 0; i < countof(words); i++) {
+        struct call c;
+        assert_false(read_words(&c, words[i].verb, WORDS(words[i].word)));
+        if (!strstr(complaints_text, words[i].expected))
+            fail_msg("%s: %s", words[i].word, complaints_text);
+    }
     struct call c;
+    assert_true(read_words(&c, VERB_pay, WORDS("--result=FAILED", "--currency", "JPY")));
     assert_false(read_words(&c, VERB_serve, WORDS("--users=1")));    /* another verb's */
 }
 

@@ -68,8 +68,17 @@ expect 2 'did you mean sale.peak?' plan --set peek=3
 expect 2 'did you mean access_total?' plan --explain acces_total
 expect 3 'No such file' plan /no-such-file
 expect 3 'No such file' plan --capacity /no-such-file
-expect 2 'expected en or zh' plan --lang fr
+expect 2 'expected one of en|zh' plan --lang fr
 expect 4 '127.0.0.1:1: nobody listens' plan --check --at 127.0.0.1:1
+expect 0 'is kept. \[default: \.\]$' help supervise
+expect 2 'expected one of SUCCESS|FAILED' pay x --result MAYBE
+expect 2 'expected a currency' pay x --currency yen
+expect 3 'says nothing' load /dev/null
+expect 3 'says nothing' plan /dev/null
+list=$(mktemp)
+echo '- a' >"$list"
+expect 3 'a list is not expected here' check-config --config "$list"
+rm -f "$list"
 saved=$(mktemp) && trap 'rm -f "$saved"' EXIT
 expect 0 'ident  *[0-9.]* ns' bench --samples 5 --save "$saved"
 expect 0 'http_parse .*ratio [0-9.]* \(same\|faster\|slower\)' bench --samples 5 --against "$saved"
