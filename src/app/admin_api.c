@@ -244,7 +244,9 @@ static void moved(struct control *c)
     }
     write_move(&out, c);
     problem_answer(op->x, &(struct problem){.code = as_answer(c->reason), .members = buf_str(&out),
-        .detail = c->moved ? str_lit("PostgreSQL holds the new state; not every bucket has confirmed it, and the janitor goes on telling it") : (struct str){0}});
+        .detail = c->moved ? str_lit("PostgreSQL holds the new state; not every bucket has confirmed it, and the janitor goes on telling it")
+                : c->reason == REASON_CONFLICT && c->event == ACTIVITY_EVENT_OPEN && c->state == ACTIVITY_WARM
+                ? str_lit("not every bucket holds its units yet; the janitor finishes the warm, or warm it again") : (struct str){0}});
     buf_free(&out);
 }
 

@@ -71,7 +71,7 @@ static void end(struct control_work *w, enum reason reason)
     struct control *c = w->owner;
     struct log_line l = log_event(reason == REASON_OK ? LEVEL_INFO : LEVEL_WARN, "activity_moved");
     log_str(&l, "activity_id", w->name);
-    log_text(&l, "event", activity_event_name(w->event));
+    log_text(&l, "move", activity_event_name(w->event));
     log_text(&l, "error_class", reason_word(reason));
     log_i64(&l, "lagging_buckets", w->lagging);
     log_end(&l);

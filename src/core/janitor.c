@@ -47,6 +47,7 @@ struct janitor {
     struct incarnation_guard guard;
     struct incarnation_asked seen;      /* of the bucket that is visited */
     struct healer healer;
+    struct warming warming;
     struct catalog_wait refresh;
     bool refreshed;                     /* the ledger was asked again, for this bucket's server is a stranger */
     struct waiter caller;
@@ -59,7 +60,7 @@ struct janitor_options janitor_options_default(void)
 {
     return (struct janitor_options){
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
-        .incarnation = incarnation_options_default(), .healer = healer_options_default(), .sweep = sweep_options_default(), .auditor = auditor_options_default(), .hint = hint_options_default(), .tick_ms = 500,
+        .incarnation = incarnation_options_default(), .warming = warming_options_default(), .healer = healer_options_default(), .sweep = sweep_options_default(), .auditor = auditor_options_default(), .hint = hint_options_default(), .tick_ms = 500,
         .ask_ms = 2000, .overdue_ms = 45000, .call_ms = 1000, .jobs = 256, .again_permille = 50, .again_burst = 5000, .again_burst_ms = 15000};
 }
 
@@ -296,7 +297,8 @@ static bool tend(struct janitor *j, const struct activity *a, const struct stock
     return true;
 }
 
-/* A bucket that lags behind the ledger's version is told. One that is not there at all is not made here: a missing bucket is closed, never empty. */
+/* A bucket that lags behind the ledger's version is told. One that is not there at all is not made here, for a missing bucket is closed, never empty: unless
+ * its sale has never been open (warming.h). */
 static void stock_came(struct waiter *w, enum reason reason, const void *result)
 {
     struct janitor *j = container_of(w, struct janitor, caller);
@@ -304,6 +306,8 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
     const struct activity *a = catalog_find(&j->catalog, j->bucket.activity);
     if (reason == REASON_OK && a && a->epoch == j->bucket.epoch && tend(j, a, s))
         return;
+    if (a && a->state == ACTIVITY_WARM && (reason == REASON_STALE_EPOCH || (reason == REASON_OK && !s->seeded)))
+        warming_seen(&j->warming, a);
     if (reason != REASON_OK || !a || a->epoch != j->bucket.epoch || s->version >= a->version) {
         if (reason == REASON_OK)
             ask_due(j);
@@ -355,6 +359,8 @@ static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus
     j->guard.closed = bucket_closed;
     if (!healer_init(&j->healer, j->store, ledger, j->clock, o->healer))
         return false;
+    if (!warming_init(&j->warming, j->store, ledger, j->clock, o->warming))
+        return false;
     hint_init(&j->hint, bus, j->clock, j->random, o->hint, heard);
     if (!sweep_init(&j->sweep, ledger, j->clock, j->random, o->sweep))
         return false;
@@ -386,6 +392,7 @@ struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger 
         if (j) {
             incarnation_free(&j->guard);
             healer_free(&j->healer);
+            warming_free(&j->warming);
             sweep_free(&j->sweep);
             auditor_free(&j->auditor);
         }
@@ -421,6 +428,7 @@ void janitor_drain(struct janitor *j)
     catalog_stop(&j->catalog);
     sweep_drain(&j->sweep);
     healer_drain(&j->healer);
+    warming_stop(&j->warming);
     auditor_drain(&j->auditor);
     hint_stop(&j->hint);
 }
@@ -440,6 +448,7 @@ void janitor_free(struct janitor *j)
     catalog_let_go(&j->refresh);
     incarnation_free(&j->guard);
     healer_free(&j->healer);
+    warming_free(&j->warming);
     for (size_t i = 0; i < j->options.jobs; i++)
         verdict_let_go(&j->jobs[i].verdict);
     auditor_drain(&j->auditor);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * janitor.h: one steady tick beside the road, for what time left behind. It announces again what nobody confirmed, asks the ledger for
- * verdicts that have not come back, pushes an activity's state to buckets that lag, and closes and heals buckets that may have
- * forgotten (protocol §2, §6). Age never proves
+ * verdicts that have not come back, pushes an activity's state to buckets that lag, finishes warms that were left, and closes and heals buckets that may
+ * have forgotten (protocol §2, §6). Age never proves
  * anything; it only says when to ask. Any number may run: the store hands each due reservation to one of them. */
 #pragma once
 #include "auditor.h"
@@ -14,6 +14,7 @@
 #include "settler.h"
 #include "sweep.h"
 #include "verdict.h"
+#include "warming.h"
 
 struct janitor_options {
     struct catalog_options catalog;
@@ -21,6 +22,7 @@ struct janitor_options {
     struct publisher_options publisher;
     struct incarnation_options incarnation;
     struct healer_options healer;
+    struct warming_options warming;
     struct sweep_options sweep;   /* of unpaid orders */
     struct hint_options hint;
     struct auditor_options auditor;

@@ -507,6 +507,29 @@ static void the_janitor_sees_what_went_back(void **state)
     janitor_close(j);
 }
 
+/* Who began a warm has died, or the store was away: seen so for ten seconds, it is finished. A sale that has been open is never filled again. */
+static void a_warm_that_was_left_is_finished(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor *j = janitor_open();
+    k.activity.buckets = 1;
+    k.activity.state = k.stock.state = ACTIVITY_WARM;
+    k.incarnations[0] = (struct str){0};
+    k.seeded = false;
+    fake_pass(&k, 8000);
+    assert_true(!k.seeded && k.calls[FAKE_MOVE] == 0);    /* somebody may be at it */
+    fake_pass(&k, 5000);
+    assert_true(k.seeded && k.calls[FAKE_MOVE] == 1);
+    fake_pass(&k, 30000);
+    assert_int_equal(k.calls[FAKE_MOVE], 1);
+    k.activity.state = k.stock.state = ACTIVITY_OPEN;
+    k.seeded = false;
+    fake_pass(&k, 30000);
+    assert_true(!k.seeded && k.calls[FAKE_MOVE] == 1);
+    janitor_close(j);
+}
+
 static struct activity numbered(uint16_t number)
 {
     struct activity a = k.activity;
@@ -988,7 +1011,8 @@ int main(void)
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
-        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(the_janitor_sees_what_went_back),
+        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(a_warm_that_was_left_is_finished),
+        cmocka_unit_test(the_janitor_sees_what_went_back),
         cmocka_unit_test(the_longest_unasked_is_forgotten), cmocka_unit_test(answers_may_overtake_each_other),
         cmocka_unit_test(eight_closings_and_eight_healings_at_once),
         cmocka_unit_test(whatever_fails_the_janitor_goes_on),
