@@ -336,7 +336,7 @@ static void answer_conservation(struct http_exchange *x, struct str id)
     if (op->api->deep == DEEP_MAX)
         return refuse(x, REASON_OVERLOADED, str_lit("others are being counted"));
     struct ports *p = op->api->options.ports;
-    if (!conservation_start(&op->conservation, p->store, p->ledger, p->clock, &options, op->page))
+    if (!conservation_start(&op->conservation, p->store, p->ledger, p->clock, &options))
         return refuse(x, REASON_OVERLOADED, str_lit("no memory is left to count"));
     op->api->deep++;
 }

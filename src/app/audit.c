@@ -117,7 +117,7 @@ static enum reason count_once(struct judging *j, struct count *n, struct str act
 {
     struct conservation_options options = conservation_options_default();
     *n = (struct count){.conservation = {.activity = activity, .done = set_flag}};
-    if (!conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options, true))
+    if (!conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options))
         return REASON_OVERLOADED;
     await_flag(j->ports->loop, &n->done, 0);
     return n->conservation.reason;

@@ -422,7 +422,7 @@ static void judge_units(struct trial *t, struct sale *s, struct process *by)
 {
     struct conservation_options options = conservation_options_default();
     struct conservation c = {.activity = str_of(s->name), .done = counted};
-    bool started = conservation_start(&c, &by->store.store, &by->ledger.ledger, &t->clock.clock, &options, true);
+    bool started = conservation_start(&c, &by->store.store, &by->ledger.ledger, &t->clock.clock, &options);
     check(started);
     bool ended = sim_clock_run(&t->clock, count_ended, &c, 120ull * SECOND_US);
     if (!ended || c.reason != REASON_OK)

@@ -191,7 +191,7 @@ static void counted(struct conservation *c)
 static void count(struct auditor *a)
 {
     a->count = (struct conservation){.activity = name_of(a), .done = counted};
-    if (!a->running || !conservation_start(&a->count, a->store, a->ledger, a->clock, &a->options.conservation, true))
+    if (!a->running || !conservation_start(&a->count, a->store, a->ledger, a->clock, &a->options.conservation))
         activity_end(a, false);
 }
 

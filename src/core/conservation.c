@@ -54,7 +54,6 @@ struct conservation_work {
     struct ledger *ledger;
     struct clock *clock;
     struct conservation_options options;
-    bool deep;
     struct waiter call;
     struct alarm rest;
     uint32_t attempts;
@@ -299,7 +298,7 @@ static void judge(struct conservation_work *w)
     if (w->looks == 1)
         w->count->counted_ms = w->count->attributed_ms;
     size_t open = compare(w);
-    if (!w->deep || open == 0 || w->looks >= w->options.looks) {
+    if (open == 0 || w->looks >= w->options.looks) {
         report(w);
         return;
     }
@@ -410,13 +409,13 @@ static void step(struct conservation_work *w)
 }
 
 bool conservation_start(struct conservation *c, struct store *store, struct ledger *ledger, struct clock *clock,
-                        const struct conservation_options *options, bool deep)
+                        const struct conservation_options *options)
 {
     c->work = NULL;
     struct conservation_work *w = calloc(1, sizeof *w);
     if (!w || options->looks < 1)
         return free(w), false;
-    *w = (struct conservation_work){.count = c, .store = store, .ledger = ledger, .clock = clock, .options = *options, .deep = deep};
+    *w = (struct conservation_work){.count = c, .store = store, .ledger = ledger, .clock = clock, .options = *options};
     w->texts = arena_new(((size_t)1 << 20) + options->findings * sizeof(struct conservation_unit));
     if (!w->texts.start)
         return free(w), false;

@@ -54,6 +54,6 @@ struct conservation {
     struct conservation_work *work;
 };
 /* Takes memory for the count (the one place of core that does so after start: a count is an operator's act, not the road's), given back by
- * conservation_close. false: none, or bad options. `deep` asks for names (two looks and more while suspects remain); else one look. */
-bool conservation_start(struct conservation *, struct store *, struct ledger *, struct clock *, const struct conservation_options *, bool deep) must_check;
+ * conservation_close. false: none, or bad options. It looks again while suspects remain. */
+bool conservation_start(struct conservation *, struct store *, struct ledger *, struct clock *, const struct conservation_options *) must_check;
 void conservation_close(struct conservation *);    /* at any time; done will not be called afterwards */

@@ -287,7 +287,7 @@ static void books_agree(struct road *r, int64_t stock, int64_t sold)
 {
     struct conservation_options options = conservation_options_default();
     struct conservation c = {.activity = str_lit(ACTIVITY), .done = counted};
-    assert_true(conservation_start(&c, &r->sim.store.store, &r->sim.ledger.ledger, &r->clock.clock, &options, true));
+    assert_true(conservation_start(&c, &r->sim.store.store, &r->sim.ledger.ledger, &r->clock.clock, &options));
     assert_true(sim_clock_run(&r->clock, count_ended, &c, 60000000));
     assert_int_equal(c.reason, REASON_OK);
     for (size_t i = 0; i < c.unit_count; i++)

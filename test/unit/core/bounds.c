@@ -478,7 +478,7 @@ static void findings_that_are_named(void **state)
     options.findings = 5;
     heard = 0;
     struct conservation c = {.activity = str_lit("act"), .done = count_done};
-    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
     fake_pass(&k, 60000);
     assert_int_equal(heard, 1);
     assert_int_equal(c.unit_count, 5);
@@ -487,7 +487,7 @@ static void findings_that_are_named(void **state)
     conservation_close(&c);
     options.units = 19;    /* and an activity too large is not begun upon */
     c = (struct conservation){.activity = str_lit("act"), .done = count_done};
-    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
     fake_pass(&k, 60000);
     assert_int_equal(c.reason, REASON_OVERLOADED);
     conservation_close(&c);

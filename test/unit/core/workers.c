@@ -741,7 +741,7 @@ static struct conservation count_now(void)
     static struct conservation c;
     options = conservation_options_default();
     c = (struct conservation){.activity = str_lit("act"), .done = count_done};
-    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
     fake_pass(&k, 60000);
     assert_int_equal(counts_done, before + 1);
     return c;
@@ -823,7 +823,7 @@ static void a_unit_on_its_way_is_no_finding(void **state)
     struct conservation c = {.activity = str_lit("act"), .done = count_done};
     size_t before = counts_done;
     k.held_count = 0;    /* in the first look nobody has it */
-    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options, true));
+    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
     fake_pass(&k, 1000);
     k.held_count = 2;
     fake_pass(&k, 10000);
