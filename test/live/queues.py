@@ -179,7 +179,7 @@ def poison(sale):
     bought(sale, "spoilt", 15, 15)
     spoil(2)
     first(sale).go_on()
-    all_ordered(sale, "spoilt", 30)
+    all_ordered(sale, "spoilt", 30, 60)    # some lie in the queues that were just added: they are found when the route is asked again, within 30 s
     same("put before a person", {w: int(sale.value(f"select count(*) from review where reason = '{w}' and message_key = 'spoilt'")) for w in sent}, sent)
     right("counted and logged", min(told.number("parked"), told.said("message_parked")) >= sum(sent.values()))
     same("dead letters", sum(1 for m in sale.broker.read(broker.DEAD) if m.key == "spoilt"), sum(sent.values()))
