@@ -126,7 +126,7 @@ static int print_once(const struct demo *d, const struct crowd_result *result, c
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
     buf_free(&out);
-    return rush_leave(d->call, result, audit, users);
+    return rush_leave(d->call, result, audit, DEMO_SKU, users);
 }
 
 static int sell_once(struct demo *d)

@@ -59,26 +59,36 @@ static enum reason kept_away(const struct crowd_result *r)
     return most;
 }
 
-static int sold_too_few(const struct call *c, const struct crowd_result *r, const struct audit *a, uint64_t wanted)
+/* Units sold and there to be sold, of the SKU that the crowd came for; of the whole activity where the audit does not list it. */
+static void sold_of(const struct audit *a, const char *sku, uint64_t *sold, uint64_t *stock)
 {
-    char heard[96] = "";
-    enum reason most = kept_away(r);
-    if (most != REASON_OK)
-        snprintf(heard, sizeof heard, "; %llu users heard %s", (unsigned long long)r->users_by[most], reason_word(most));
-    return call_failed(c, LEAVE_FAILED, "no rule is broken, but %llu units are sold where %llu could be%s", (unsigned long long)a->holding,
-                       (unsigned long long)wanted, heard);
+    *sold = a->holding;
+    *stock = a->stock;
+    for (size_t i = 0; i < a->sku_count; i++)
+        if (str_eq(a->skus[i].count.sku, str_of(sku))) {
+            *sold = (uint64_t)a->skus[i].count.o;
+            *stock = (uint64_t)a->skus[i].count.s0;
+        }
 }
 
-int rush_leave(const struct call *c, const struct crowd_result *r, const struct audit *a, uint64_t users)
+int rush_leave(const struct call *c, const struct crowd_result *r, const struct audit *a, const char *sku, uint64_t users)
 {
-    uint64_t wanted = users < a->stock ? users : a->stock;
+    uint64_t sold, stock;
+    sold_of(a, sku, &sold, &stock);
+    uint64_t wanted = users < stock ? users : stock;
     if (a->reason != REASON_OK)
         return audit_leave(a) == LEAVE_DONE ? LEAVE_UNREACHABLE : audit_leave(a);
     if (!audit_clean(a) || r->contradictions > 0)
         return LEAVE_BROKEN;
     if (!crowd_consistent(r))
-        return call_failed(c, LEAVE_FAILED, "no rule is broken, but not every user has an answer that is understood and final");
-    return a->holding >= wanted ? LEAVE_DONE : sold_too_few(c, r, a, wanted);
+        return call_failed(c, LEAVE_BROKEN, "the proof does not hold: not every user has an answer that is understood and final");
+    if (sold >= wanted)
+        return LEAVE_DONE;
+    enum reason most = kept_away(r);
+    char heard[96] = "";
+    if (most != REASON_OK)
+        snprintf(heard, sizeof heard, "; %llu users heard %s", (unsigned long long)r->users_by[most], reason_word(most));
+    return call_failed(c, LEAVE_BROKEN, "the proof does not hold: %llu units are sold where %llu could be%s", (unsigned long long)sold, (unsigned long long)wanted, heard);
 }
 
 struct rush {
@@ -120,7 +130,7 @@ static int run(struct rush *r, const struct crowd_options *options)
     if (r->audit.reason == REASON_OK)    /* else there is none */
         printf("proof: sold=%llu oversell=%llu duplicates=%llu drift=%llu\n", (unsigned long long)r->audit.holding, (unsigned long long)r->audit.oversell,
                (unsigned long long)r->audit.duplicates, (unsigned long long)r->audit.drift);
-    int leave = rush_leave(r->call, crowd_result(r->crowd), &r->audit, options->users);
+    int leave = rush_leave(r->call, crowd_result(r->crowd), &r->audit, options->sku, options->users);
     audit_free(&r->audit);
     crowd_free(r->crowd);
     return leave;

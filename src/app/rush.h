@@ -7,6 +7,6 @@
 
 /* {"sold":…,"oversell":…,"duplicates":…,"drift":…,…} */
 void rush_write_json(struct buf *out, const struct crowd_result *r, const struct audit *a);
-/* LEAVE_DONE where every rule holds and as many were sold as could be. LEAVE_BROKEN: a rule that may never break is broken, or one answer contradicted
- * another. LEAVE_FAILED: nothing is broken, and yet not everybody was served; says why on standard error. LEAVE_UNREACHABLE: nothing is proved. */
-int rush_leave(const struct call *c, const struct crowd_result *r, const struct audit *a, uint64_t users);
+/* LEAVE_DONE where every rule holds and as many of the SKU were sold as could be: the proof is so. LEAVE_BROKEN: it is not; where no rule is broken, why
+ * not is said on standard error. LEAVE_UNREACHABLE: nothing is proved. */
+int rush_leave(const struct call *c, const struct crowd_result *r, const struct audit *a, const char *sku, uint64_t users);

@@ -23,7 +23,7 @@ enum leave {
     LEAVE_CONFIG = 3,         /* a setting is bad */
     LEAVE_UNREACHABLE = 4,    /* a part we need does not answer */
     LEAVE_REFUSED = 5,        /* by a safety rule */
-    LEAVE_BROKEN = 7,         /* a rule that may never break is broken: oversold, two orders, units unaccounted for */
+    LEAVE_BROKEN = 7,         /* a rule that may never break is broken (oversold, two orders, units unaccounted for), or a proof does not hold */
     LEAVE_MISSED = 99,        /* a threshold of a load was missed */
     LEAVE_INTERRUPTED = 130,
 };

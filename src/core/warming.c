@@ -19,7 +19,6 @@ static void ended(struct control *c)
     struct warming *w = container_of(c, struct warming, control);
     w->busy = false;
     w->number = 0;
-    w->finished += c->reason == REASON_OK;
 }
 
 void warming_seen(struct warming *w, const struct activity *a)

@@ -18,7 +18,6 @@ struct warming {
     bool busy, stopped;
     uint16_t number;              /* of the activity that is watched; 0: none */
     uint64_t since_us, seen_us;
-    uint64_t finished;            /* how many it has brought to an end */
     char name[64];
 };
 /* false: no memory. */

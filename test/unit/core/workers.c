@@ -537,6 +537,37 @@ static struct activity numbered(uint16_t number)
     return a;
 }
 
+/* Two that were left, both seen all the time: one is finished, then the other. */
+static void unfinished_warms_wait_their_turn(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    k.activity.state = k.stock.state = ACTIVITY_WARM;
+    struct activity one = numbered(7), other = numbered(8);
+    struct warming w;
+    assert_true(warming_init(&w, &k.store, &k.ledger, &k.clock.clock, warming_options_default()));
+    for (int ms = 0; ms < 10000; ms += 500) {
+        warming_seen(&w, &one);
+        warming_seen(&w, &other);
+        fake_pass(&k, 500);
+    }
+    assert_int_equal(k.calls[FAKE_MOVE], 0);
+    for (int ms = 0; ms < 10000; ms += 500) {
+        warming_seen(&w, &one);
+        warming_seen(&w, &other);
+        fake_pass(&k, 500);
+        assert_int_equal(k.calls[FAKE_MOVE], 1);
+        one = other;    /* the first is finished, and not seen again */
+    }
+    fake_pass(&k, 500);    /* it was watched half a second later */
+    warming_seen(&w, &other);
+    fake_pass(&k, 1000);
+    assert_int_equal(k.calls[FAKE_MOVE], 2);
+    warming_stop(&w);
+    warming_free(&w);
+    fake_end(&k);
+}
+
 /* Eight places: of nine buckets the one not asked longest is forgotten, and its next answer believed, however old. */
 static void the_longest_unasked_is_forgotten(void **state)
 {
@@ -1011,7 +1042,8 @@ int main(void)
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
-        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(a_warm_that_was_left_is_finished),
+        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(unfinished_warms_wait_their_turn),
+        cmocka_unit_test(a_warm_that_was_left_is_finished),
         cmocka_unit_test(the_janitor_sees_what_went_back),
         cmocka_unit_test(the_longest_unasked_is_forgotten), cmocka_unit_test(answers_may_overtake_each_other),
         cmocka_unit_test(eight_closings_and_eight_healings_at_once),
