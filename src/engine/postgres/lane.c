@@ -32,7 +32,9 @@ static const struct lane_row {
 #undef LANE
 };
 
-#define COMMON_SETTINGS "-c search_path=seckill -c synchronous_commit=on -c idle_in_transaction_session_timeout=5000 -c jit=off "
+/* The server is told to look whether we are still there: half a request of a machine that has died holds its locks until then, two hours by default. */
+#define COMMON_SETTINGS "-c search_path=seckill -c synchronous_commit=on -c idle_in_transaction_session_timeout=5000 -c jit=off " \
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=10000 "
 
 static uint64_t now_us(void) { return uv_hrtime() / 1000; }
 static const struct call_row *row_of(const struct call *c) { return &call_rows[c->kind]; }
@@ -200,7 +202,8 @@ static void on_notice(void *arg, const PGresult *notice)
 static void dial(struct lane *lane)
 {
     char settings[512];
-    snprintf(settings, sizeof settings, COMMON_SETTINGS "%s", lane_rows[lane->kind].settings);
+    int length = snprintf(settings, sizeof settings, COMMON_SETTINGS "%s", lane_rows[lane->kind].settings);
+    check(length > 0 && (size_t)length < sizeof settings);
     const char *keys[] = {"dbname", "options", "application_name", "target_session_attrs", "tcp_user_timeout", "keepalives_idle", NULL};
     const char *values[] = {lane->options->url, settings, lane->options->application ? lane->options->application : "seckill", "read-write",
                             "10000", "10", NULL};

@@ -4,11 +4,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
+#include <uv.h>
 
 #include "check.h"
 #include "params.h"
+#include "postgres.h"
 #include "sqlstate.h"
 
 /* failure-semantics in numbers: code, reason before the result, reason after it, manner. Written apart from the table on purpose. */
@@ -155,10 +162,51 @@ static void too_much_is_noticed(void **state)
     params_free(&p);
 }
 
+/* What a connection asks of the server when it begins. The rest is nothing that a server that says nothing could show. */
+static void a_connection_says_what_it_relies_on(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"synchronous_commit=on", "idle_in_transaction_session_timeout=", "lock_timeout=", "statement_timeout=",
+                                         "tcp_keepalives_idle=", "tcp_keepalives_interval=", "tcp_keepalives_count=", "tcp_user_timeout="};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), conn = -1;
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(listener, 16), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    char url[96], heard[1024];
+    snprintf(url, sizeof url, "host=127.0.0.1 port=%d user=somebody dbname=some sslmode=disable gssencmode=disable", ntohs(at.sin_port));
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    struct ledger *l = postgres_open(&(struct postgres_options){.loop = &loop, .url = url});
+    ssize_t n = 0;
+    for (int i = 0; i < 5000 && n <= 0; i++) {
+        uv_run(&loop, UV_RUN_NOWAIT);
+        if (conn < 0)
+            conn = accept(listener, NULL, NULL);
+        if (conn >= 0)
+            n = recv(conn, heard, sizeof heard - 1, MSG_DONTWAIT);
+        usleep(1000);
+    }
+    assert_true(n > 8);
+    for (ssize_t i = 0; i < n; i++)    /* names and values end with zeros */
+        heard[i] = heard[i] ? heard[i] : ' ';
+    heard[n] = 0;
+    for (size_t i = 0; i < countof(wanted); i++)
+        if (!strstr(heard, wanted[i]))
+            fail_msg("%s is not asked for", wanted[i]);
+    close(conn);
+    close(listener);
+    postgres_close(l);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sqlstate_has_its_reason), cmocka_unit_test(every_row_is_reached), cmocka_unit_test(no_error_reads_as_done),
+        cmocka_unit_test(a_connection_says_what_it_relies_on),
         cmocka_unit_test(parameters_are_the_servers_bytes), cmocka_unit_test(too_much_is_noticed),
     };
     return cmocka_run_group_tests_name("postgres", tests, NULL, NULL);
