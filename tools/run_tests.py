@@ -26,8 +26,10 @@ SKIPPED = 77
 GOOD = re.compile(r"^(?:\[       OK \] |ok - )(.*)", re.M)
 BAD = re.compile(r"^(?:\[  FAILED  \] (?!\d+ test\(s\)|tests: )|not ok - )(\S.*)", re.M)
 MISSED = re.compile(r"^\[  SKIPPED \] (?!\d+ test\(s\)|tests: )(\S.*)", re.M)
+BORDER = re.compile(r"^(?:\[ RUN      \]|\[       OK \]|\[  FAILED  \]|\[==========\]|ok - |not ok - )")    # what stands between one test's words and the next's
 SPEAKS = re.compile(r"^(?:\[==========\]|ok - |not ok - )", re.M)
 TAIL_LINES = 40
+REASON_LINES = 6
 screen = threading.Lock()
 
 
@@ -67,11 +69,22 @@ def execute(test, log, build, kept):
             return None
 
 
+def reason(text, match):
+    """What the program said right before the words that a test failed, one line to each of its own."""
+    said = []
+    for line in reversed(text[:match.start()].splitlines()):
+        if BORDER.match(line) or len(said) == REASON_LINES:
+            break
+        said.insert(0, f"\n      {line.strip()}")
+    return "".join(said)
+
+
 def judge(result, code, text, forgiven):
-    bad, missed = sorted(set(BAD.findall(text))), sorted(set(MISSED.findall(text)))
+    bad = {match[1]: reason(text, match) for match in reversed(list(BAD.finditer(text)))}    # cmocka names them again at the end
+    missed = sorted(set(MISSED.findall(text)))
     result.good = GOOD.findall(text)
     result.passed, result.failed = len(result.good), len(bad)
-    result.why += [f"failed: {name}" for name in bad]
+    result.why += [f"failed: {name}{said}" for name, said in sorted(bad.items())]
     for name in missed:
         if f"{result.name}:{name}" not in forgiven:
             result.failed += 1

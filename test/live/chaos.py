@@ -240,20 +240,15 @@ class Stage:
             if pid:
                 self.sale.kill(pid, number)
 
-    def stack(self, verb, names):
-        words = [ROOT / "tools/stack", verb, self.sale.run, *names]
-        done = subprocess.run(words, env=self.sale.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * PATIENCE)
-        right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
-
     def server_away(self, t):
         """While a server comes back the clock of the schedule stands: how long that takes is the machine's affair, and the next trouble is meant for
         servers that are there."""
-        self.stack("kill" if t.verb == "kill" else "down", t.targets)
+        self.sale.stack("kill" if t.verb == "kill" else "down", *t.targets)
         time.sleep(t.seconds)
         with self.lock:
             self.coming += 1
         try:
-            self.stack("up", t.targets)
+            self.sale.stack("up", *t.targets)
             self.links.follow(self.sale)
         finally:
             with self.lock:
@@ -412,7 +407,7 @@ class Stage:
             relay.tell(signal.SIGCONT)
             relay.tell("up")
             relay.tell("calm")
-        self.stack("up", [])
+        self.sale.stack("up")
         for name in chaos_schedule.PROCESSES:
             until(f"{name} runs", BACK, lambda: self.cast.pid(name))
         self.sale.connect()

@@ -8,26 +8,26 @@ sys.dont_write_bytecode = True
 import chaos_schedule as chaos
 from chaos import LATE
 from money import CALLBACKS, PLANS, Money
-from sale import Wrong, right, same
+from sale import right, same, tell
 
 SEEDS, SECONDS = range(1, 51), 300
 
 
-def seed_is_schedule():
+def seed_is_schedule(_):
     """The same seed draws the same schedule, another another"""
     tables = [chaos.table(chaos.schedule(seed, SECONDS)) for seed in SEEDS]
     same("the schedules drawn again", [chaos.table(chaos.schedule(seed, SECONDS)) for seed in SEEDS], tables)
     same("schedules of so many seeds", len(set(tables)), len(SEEDS))
 
 
-def everybody_in_turn():
+def everybody_in_turn(_):
     """In five minutes everything of the table happens to everybody"""
     wanted = {(kind.verb, chaos.title(kind, whom)) for kind in chaos.TROUBLES for whom in kind.whom}
     for seed in SEEDS:
         same(f"seed {seed}: what does not happen", wanted - {(t.verb, t.whom) for t in chaos.schedule(seed, SECONDS)}, set())
 
 
-def one_at_a_time():
+def one_at_a_time(_):
     """Nobody is in two troubles at once, servers have their peace, and all is over before the end"""
     for seed in SEEDS:
         until, peace = {}, 0.0
@@ -41,7 +41,7 @@ def one_at_a_time():
             right(f"seed {seed}: {t} ends in time", t.at + t.seconds < SECONDS)
 
 
-def plans_can_be_carried_out():
+def plans_can_be_carried_out(_):
     """Every step of a plan is a callback or something that people do, each is somebody's, and some people never pay"""
     steps = {one for _, plan in PLANS + LATE for step in plan.split() for one in step.split("|")}
     same("steps that nobody can take", [s for s in steps if s not in CALLBACKS and not callable(getattr(Money, s, None))], [])
@@ -52,17 +52,5 @@ def plans_can_be_carried_out():
     right(f"{never} of a hundred never pay", 5 <= never <= 50)
 
 
-def main():
-    bad = 0
-    for story in (seed_is_schedule, everybody_in_turn, one_at_a_time, plans_can_be_carried_out):
-        try:
-            story()
-            print(f"ok - {story.__doc__}")
-        except Wrong as e:
-            print(f"    {e}\nnot ok - {story.__doc__}")
-            bad = 1
-    return bad
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell(None, [seed_is_schedule, everybody_in_turn, one_at_a_time, plans_can_be_carried_out]))

@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 
 import broker
 from road_buy import forged
-from sale import ROOT, Sale, right, same, state_of, tell, until
+from sale import Sale, right, same, state_of, tell, until
 
 
 class Reader:
@@ -105,11 +105,6 @@ def all_ordered(sale, activity, count, seconds=20):
     sale.proved(activity, sold=count)
 
 
-def stack(sale, verb, *names):
-    done = subprocess.run([ROOT / "tools/stack", verb, sale.run, *names], env=sale.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-    right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
-
-
 def topics_made(sale):
     """As an operator does after a loss: `seckill migrate` makes what is missing."""
     code, _ = sale.do("migrate")
@@ -137,9 +132,9 @@ def store_wiped(sale):
     first(sale).stop()
     sale.unread = bought(sale, "wiped", 20, 20)
     until("their messages are stored", 10, lambda: sum(ends(sale)) >= 40)
-    stack(sale, "kill", "broker")
+    sale.stack("kill", "broker")
     shutil.rmtree(sale.run / "rocketmq/store")
-    stack(sale, "up", "broker")
+    sale.stack("up", "broker")
     sale.connect()
     topics_made(sale)
     first(sale).go_on()
@@ -313,17 +308,17 @@ def older_copy(sale):
     sale.activity("copy", 90)
     bought(sale, "copy", 0, 30)
     all_ordered(sale, "copy", 30)
-    stack(sale, "kill", "broker")
+    sale.stack("kill", "broker")
     subprocess.run(["cp", "-a", "--sparse=always", store, sale.dir / "copy"], check=True)
-    stack(sale, "up", "broker")
+    sale.stack("up", "broker")
     sale.connect()
     bought(sale, "copy", 30, 30)
     all_ordered(sale, "copy", 60, 30)
     before, told = orders_of(sale), Told(first(sale))
-    stack(sale, "kill", "broker")
+    sale.stack("kill", "broker")
     shutil.rmtree(store)
     shutil.move(sale.dir / "copy", store)
-    stack(sale, "up", "broker")
+    sale.stack("up", "broker")
     sale.connect()
     bought(sale, "copy", 60, 30)
     all_ordered(sale, "copy", 90, 30)

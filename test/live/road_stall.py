@@ -2,10 +2,9 @@
 """Parts that do not die but stand still, which is worse: nobody's connection breaks. Every answer still comes in bounded time, nothing is
 denied that may have happened, and in the end everybody is told one thing."""
 import socket
-import subprocess
 import time
 
-from sale import ROOT, right, same, until
+from sale import right, same, until
 
 UNDECIDED = ("RESERVED", "PUBLISHED", "PROCESSING", "RECONCILING")
 
@@ -54,14 +53,14 @@ def redis_dies(sale):
     sale.activity("dead", 10)
     first = sale.ordered("dead", "alice")
     sale.drain()
-    subprocess.run([ROOT / "tools/stack", "kill", sale.run, "redis"], check=True, stderr=subprocess.DEVNULL)
+    sale.stack("kill", "redis")
     time.sleep(0.3)
     answers = [sale.buy("dead", f"u{i}") for i in range(8)]
     same("the answers", [(a.status, a["code"], a["retryable"]) for a in answers], [(503, "DEPENDENCY_DOWN", True)] * 8)
     right(f"at once: {[round(a.seconds, 3) for a in answers]}", min(a.seconds for a in answers) < 0.2 and max(a.seconds for a in answers) < 5)
     # A verdict so young that Redis may not have heard it is held back a moment, lest another reader contradict it.
     until("alice's order is found", 8, lambda: sale.reservation("alice", first)["order_id"] == "ord_" + first[4:])
-    subprocess.run([ROOT / "tools/stack", "up", sale.run, "redis"], check=True, stderr=subprocess.DEVNULL)
+    sale.stack("up", "redis")
     sale.connect()
     same("nothing was taken", sorted(sale.bucket("dead")["users"]), [b"alice"])
     everybody_ordered(sale, "dead", users("dead", 8) + [{"activity_id": "dead", "sku_id": "sku_dead", "request_id": "r-alice", "user_id": "alice"}])

@@ -211,6 +211,22 @@ class Sale:
         while self.stopped:
             self.kill(self.stopped.pop(), signal.SIGCONT)
 
+    def stack(self, verb, *names):
+        """kill, down or up, those servers; none means all."""
+        words = [ROOT / "tools/stack", verb, self.run, *names]
+        done = subprocess.run(words, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * PATIENCE)
+        right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
+
+    def restore(self):
+        """As it was before a story that failed: its processes are gone, the servers are there."""
+        for process in self.extra:
+            process.kill()
+            process.wait()
+        self.extra.clear()
+        self.wake()
+        self.stack("up")
+        self.connect()
+
     def serve(self, roles, **settings):
         """One more process; access listens on a port of its own when this returns: (process, port)."""
         port = self.free_port()
@@ -404,7 +420,7 @@ async def read_answer(reader):
 
 
 def tell(sale, stories):
-    """Each story is a function with a name in words in its first line of documentation. Exit code 1 where one failed."""
+    """Each story is a function of the sale (None: they need none) with a name in words in its first line of documentation. Exit code 1 where one failed."""
     bad = 0
     for story in stories:
         name, began = story.__doc__.strip().splitlines()[0].rstrip("."), time.monotonic()
@@ -416,9 +432,6 @@ def tell(sale, stories):
             for line in (str(e) if isinstance(e, Wrong) else traceback.format_exc()).splitlines():
                 print(f"    {line}")
             print(f"not ok - {name}", flush=True)
-            for process in sale.extra:  # nor leave its own processes to the next
-                process.kill()
-                process.wait()
-            sale.extra.clear()
-            sale.wake()
+            if sale:
+                sale.restore()
     return 1 if bad else 0
