@@ -53,9 +53,7 @@ class Relay:
 
     def target(self, target, rename=None):
         """Another server from now on, at the same place for whoever comes to us. All connections break."""
-        self.process.kill()
-        self.process.wait()
-        self.sale.extra.remove(self.process)
+        self.sale.end(self.process)
         self.start(f"127.0.0.1:{self.port}", target, self.seed + 100, 0, rename)
 
 

@@ -157,9 +157,8 @@ class Sale:
 
     def leave(self):
         self.wake()
-        for process in self.extra:
-            process.kill()
-            process.wait()
+        for process in list(self.extra):
+            self.end(process)
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -217,12 +216,16 @@ class Sale:
         done = subprocess.run(words, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * PATIENCE)
         right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
 
+    def end(self, process):
+        """Kills one of those that were started beside the sale's own."""
+        process.kill()
+        process.wait()
+        self.extra.remove(process)
+
     def restore(self):
         """As it was before a story that failed: its processes are gone, the servers are there."""
-        for process in self.extra:
-            process.kill()
-            process.wait()
-        self.extra.clear()
+        for process in list(self.extra):
+            self.end(process)
         self.wake()
         self.stack("up")
         self.connect()
