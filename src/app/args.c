@@ -48,6 +48,8 @@ static bool own_flag_good(const struct flag_row *row, const char *value)
         return word_among(str_of(value), "true|false");
     case FLAG_CHOICE:
         return word_among(str_of(value), row->argument);
+    case FLAG_ID:
+        return str_is_id(str_of(value)) || (value[0] == 0 && row->value[0] == 0);
     case FLAG_CURRENCY:
         return currency_good(str_of(value));
     }
@@ -68,6 +70,9 @@ static void say_expected(struct buf *out, const struct flag_row *row)
         break;
     case FLAG_CHOICE:
         buf_add_fmt(out, "one of %s", row->argument);
+        break;
+    case FLAG_ID:
+        buf_add_str(out, str_lit("an id: 1 to 64 of A-Z a-z 0-9 _ -"));
         break;
     case FLAG_CURRENCY:
         buf_add_str(out, str_lit("a currency of three capital letters, as CNY"));

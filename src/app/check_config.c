@@ -3,14 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "json.h"
 #include "public_api.h"
 #include "redis.h"
 #include "verb.h"
-
-static const char *env_of(const char *name) { return getenv(name); }
 
 static void shown(const struct config *c, enum setting s, struct buf *text)
 {
@@ -147,7 +146,7 @@ int verb_check_config(const struct call *c)
     struct config config;
     struct config_source source = c->source;
     struct buf complaints = buf_growing(64 * 1024);
-    source.env = env_of;
+    source.env = environ;
     enum config_result result = config_load(&config, &source, &complaints);
     if (c->json)
         print_json(&config);

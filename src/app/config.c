@@ -150,12 +150,21 @@ static void lay_secret_file(struct loading *l, enum setting s, const char *name,
         lay(l, s, (struct str){text, n}, ORIGIN_ENV, keep_joined(l, "environment ", name));
 }
 
+static const char *env_of(const struct loading *l, const char *name)
+{
+    size_t n = strlen(name);
+    for (char *const *e = l->source->env; *e; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
+            return *e + n + 1;
+    return NULL;
+}
+
 static void lay_env(struct loading *l, enum setting s)
 {
     char name[SETTING_NAME_MAX], file_name[SETTING_NAME_MAX + 8];
     setting_env(s, name);
     snprintf(file_name, sizeof file_name, "%s_FILE", name);
-    const char *value = l->source->env(name), *file = rows[s].shown != SETTING_PLAIN ? l->source->env(file_name) : NULL;
+    const char *value = env_of(l, name), *file = rows[s].shown != SETTING_PLAIN ? env_of(l, file_name) : NULL;
     if (value && file) {
         buf_add_fmt(l->complaints, "%s: both environment %s and %s are set; say it once\n", rows[s].key, name, file_name);
         l->bad = true;
@@ -164,6 +173,40 @@ static void lay_env(struct loading *l, enum setting s)
     } else if (file) {
         lay_secret_file(l, s, file_name, file);
     }
+}
+
+#define MISSPELT 2    /* letters */
+
+/* A misspelt variable would leave the default in silence. What resembles no setting is somebody else's: Kubernetes alone sets a dozen
+ * SECKILL_ variables beside a service of that name. */
+static void check_env_name(struct loading *l, struct str name)
+{
+    char nearest[SETTING_NAME_MAX + 8], other[SETTING_NAME_MAX + 8];
+    size_t least = MISSPELT + 1;
+    for (unsigned i = 0; i < 2 * SETTING_COUNT && least > 0; i++) {
+        enum setting s = (enum setting)(i / 2);
+        setting_env(s, other);
+        if (i % 2 == 1 && rows[s].shown != SETTING_PLAIN)
+            strcat(other, "_FILE");
+        size_t distance = suggest_distance(name, str_of(other));
+        if (distance < least) {
+            least = distance;
+            strcpy(nearest, other);
+        }
+    }
+    if (least == 0 || least > MISSPELT)
+        return;
+    buf_add_fmt(l->complaints, "environment " STR_FMT ": there is no such setting; did you mean %s?\n", STR_ARG(name), nearest);
+    l->bad = true;
+}
+
+static void lay_environment(struct loading *l)
+{
+    for (unsigned i = 0; i < SETTING_COUNT; i++)
+        lay_env(l, (enum setting)i);
+    for (char *const *e = l->source->env; *e; e++)
+        if (str_starts(str_of(*e), str_lit("SECKILL_")))
+            check_env_name(l, (struct str){*e, strcspn(*e, "=")});
 }
 
 static void lay_flags(struct loading *l)
@@ -253,14 +296,17 @@ static const char *const role_names[] = {"access", "order", "relay", "janitor", 
 
 static void check_roles(struct loading *l)
 {
+    unsigned met[countof(role_names)] = {0}, unknown = 0, twice = 0;
     struct str item;
     for (size_t n = 0; (item = config_item(l->config->roles, n)).ptr; n++) {
-        bool known = false;
-        for (size_t i = 0; i < countof(role_names); i++)
-            known |= str_eq(item, str_of(role_names[i]));
-        if (!known)
-            return complain_value(l, SETTING_roles, "access, order, relay, janitor, admin, with commas between");
+        size_t i = 0;
+        while (i < countof(role_names) && !str_eq(item, str_of(role_names[i])))
+            i++;
+        unknown += i == countof(role_names);
+        twice += i < countof(role_names) && met[i]++ > 0;
     }
+    if (unknown + twice > 0)
+        complain_value(l, SETTING_roles, "access, order, relay, janitor, admin, each once, with commas between");
 }
 
 static void check_address(struct loading *l, enum setting s, const char *text)
@@ -392,8 +438,8 @@ enum config_result config_load(struct config *out, const struct config_source *s
     lay_defaults(&l);
     if (source->file && !config_file_read(source->file, lay_file_value, &l, complaints))
         l.bad = true;
-    for (unsigned i = 0; source->env && i < SETTING_COUNT; i++)
-        lay_env(&l, (enum setting)i);
+    if (source->env)
+        lay_environment(&l);
     lay_flags(&l);
     read_values(&l);
     if (!l.bad)

@@ -65,9 +65,9 @@ struct config_source {
     const char *file;                      /* NULL: none */
     const struct config_flag *flags;
     size_t flag_count;
-    const char *(*env)(const char *name);  /* NULL: no environment */
+    char *const *env;                      /* "NAME=value", NULL at the end, as environ has it; NULL: no environment */
 };
-/* CONFIG_BAD: something is unknown or out of range. CONFIG_UNSAFE: each value is good, but together they break a safety rule
+/* CONFIG_BAD: something is unknown, misspelt or out of range. CONFIG_UNSAFE: each value is good, but together they break a safety rule
  * (development keys or no authentication where strangers could come). One line per complaint in `complaints`. The texts of *out
  * live until config_free(); *out may be freed whatever came back. */
 enum config_result { CONFIG_GOOD, CONFIG_BAD, CONFIG_UNSAFE };

@@ -3,14 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "args.h"
 #include "check.h"
 #include "help.h"
 #include "suggest.h"
 #include "verb.h"
-
-static const char *env_of(const char *name) { return getenv(name); }
 
 static int no_such_verb(const char *typed)
 {
@@ -64,7 +63,7 @@ static int run(struct call *c, int argc, char **argv)
     } else if (c->argument_count > arguments_most(verb_row(c->verb))) {
         leave = call_misused(c, "takes no argument \"%s\"", c->arguments[arguments_most(verb_row(c->verb))]);
     } else if (verb_row(c->verb)->reads_settings) {
-        c->source.env = env_of;
+        c->source.env = environ;
         leave = run_with_settings(c, &complaints);
     } else {
         leave = verb_row(c->verb)->run(c);

@@ -162,8 +162,6 @@ static void on_end(uv_signal_t *handle, int number)
 
 /* ---- settings read again -------------------------------------------------------------------------------------------------------------------- */
 
-static const char *env_of(const char *name) { return getenv(name); }
-
 static void tell_change(const struct config *now, const struct config *fresh, enum setting s)
 {
     char before[512], after[512];
@@ -187,7 +185,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct config_source source = s->call->source;
     struct buf complaints = buf_growing(16 * 1024);
     (void)number;
-    source.env = env_of;
+    source.env = environ;
     if (config_load(&fresh, &source, &complaints) == CONFIG_GOOD) {
         for (unsigned i = 0; i < SETTING_COUNT; i++)
             tell_change(s->call->config, &fresh, (enum setting)i);

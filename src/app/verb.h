@@ -50,6 +50,7 @@ enum flag_kind {
     FLAG_NUMBER,      /* a whole number from min to max */
     FLAG_SWITCH,      /* true or false */
     FLAG_CHOICE,      /* one of the words of `argument`, bars between */
+    FLAG_ID,          /* 1 to 64 of A-Z a-z 0-9 _ -; empty where the default is */
     FLAG_CURRENCY,    /* as CNY */
 };
 

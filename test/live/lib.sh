@@ -139,7 +139,11 @@ buy() {
     -d "{\"activity_id\":\"$1\",\"sku_id\":\"${4:-sku_$1}\",\"request_id\":\"$3\",\"user_id\":\"$2\"}") || answer=$'\n000'
   body=${answer%$'\n'*} code=${answer##*$'\n'}
 }
-field() { python3 -c 'import json, sys; print(json.loads(sys.argv[1]).get(sys.argv[2], ""))' "$body" "$1" 2>/dev/null; }
+# A member of the answer in $body: a text without its quotes, anything else as it stands, nothing where there is none.
+field() {
+  local member="\"$1\":(\"([^\"]*)\"|[^,}]*)"
+  [[ ! $body =~ $member ]] || echo "${BASH_REMATCH[2]:-${BASH_REMATCH[1]//\"/}}"
+}
 # Waits for the verdict of a reservation; its status goes into $body.
 verdict() {
   local end=$(($(now_ms) + ${3:-30} * 1000))

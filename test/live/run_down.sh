@@ -18,7 +18,7 @@ buy down u1 r1
 expect 'without Redis the answer comes at once' within 1500 "$began"
 same 'it is 503' "$code" 503
 same 'DEPENDENCY_DOWN' "$(field code)" DEPENDENCY_DOWN
-same 'to be tried again' "$(field retryable)" True
+same 'to be tried again' "$(field retryable)" true
 stack up redis 2>/dev/null
 # UNCERTAIN until the bucket, which may have forgotten, is healed and open again.
 again() { buy down u1 r1; [[ $(field code) == QUEUED || $(field code) == ORDERED ]]; }

@@ -14,22 +14,15 @@
 #include "config.h"
 #include "config_file.h"
 
-static const char *env_names[8], *env_values[8];
+static char env_text[8][96], *env[9];
 static size_t env_count;
-
-static const char *env_of(const char *name)
-{
-    for (size_t i = 0; i < env_count; i++)
-        if (strcmp(env_names[i], name) == 0)
-            return env_values[i];
-    return NULL;
-}
 
 static void env_set(const char *name, const char *value)
 {
-    assert_true(env_count < countof(env_names));
-    env_names[env_count] = name;
-    env_values[env_count++] = value;
+    assert_true(env_count < countof(env_text));
+    snprintf(env_text[env_count], sizeof env_text[0], "%s=%s", name, value);
+    env[env_count] = env_text[env_count];
+    env[++env_count] = NULL;
 }
 
 static char file_path[] = "/tmp/seckill-config-XXXXXX";
@@ -46,7 +39,7 @@ static const char *file_of(const char *text)
 static int setup(void **state)
 {
     (void)state;
-    env_count = 0;
+    env[env_count = 0] = NULL;
     return 0;
 }
 
@@ -61,7 +54,7 @@ static char complaints_text[8192];
 static enum config_result load(struct config *c, const char *file, const struct config_flag *flags, size_t count)
 {
     struct buf complaints = buf_fixed(complaints_text, sizeof complaints_text - 1);
-    enum config_result r = config_load(c, &(struct config_source){.file = file, .flags = flags, .flag_count = count, .env = env_of}, &complaints);
+    enum config_result r = config_load(c, &(struct config_source){.file = file, .flags = flags, .flag_count = count, .env = env}, &complaints);
     complaints_text[complaints.len] = 0;
     return r;
 }
@@ -94,6 +87,32 @@ static void the_stronger_layer_wins(void **state)
     config_free(&c);
 }
 
+static void a_misspelt_variable_is_refused(void **state)
+{
+    (void)state;
+    struct config c;
+    env_set("SECKILL_SERVICE_HOST", "10.0.0.1");    /* what Kubernetes and our own tools set is theirs */
+    env_set("SECKILL_PORT_8480_TCP_ADDR", "10.0.0.1");
+    env_set("SECKILL_RUN", "/tmp");
+    env_set("SECKILL_IDS_KEYS_FILE", file_of("a-secret-of-our-own-0123456789\n"));
+    assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_GOOD);
+    config_free(&c);
+    static const struct { const char *name, *meant; } cases[] = {
+        {"SECKILL_REDIS_ULR", "did you mean SECKILL_REDIS_URL?"},
+        {"SECKILL_ROLE", "did you mean SECKILL_ROLES?"},
+        {"SECKILL_AUTH_JWT_KEY", "did you mean SECKILL_AUTH_JWT_KEYS?"},
+        {"SECKILL_AUTH_JWT_KEY_FILE", "did you mean SECKILL_AUTH_JWT_KEYS_FILE?"},
+        {"SECKILL_REDIS_URL_FILE_", "did you mean"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        env_count = 0;
+        env_set(cases[i].name, "x");
+        assert_int_equal(load(&c, NULL, NULL, 0), CONFIG_BAD);
+        assert_non_null(strstr(complaints_text, cases[i].name));
+        assert_non_null(strstr(complaints_text, cases[i].meant));
+        config_free(&c);
+    }
+}
+
 static void a_complaint_names_key_value_and_origin(void **state)
 {
     (void)state;
@@ -104,6 +123,7 @@ static void a_complaint_names_key_value_and_origin(void **state)
         {"log.level: loud\n", "one of debug|info|warn|error|fatal"},
         {"log.level: info\nlog:\n  level: warn\n", "log.level is set twice"},
         {"roles: access,cashier\n", "access, order, relay, janitor, admin"},
+        {"roles: access,order,access\n", "each once"},
         {"http.listen: here\n", "an address and a port"},
         {"http.listen: ::1:80\n", "an address and a port"},
         {"ids.keys: short\n", "ids.keys: the value from file"},
@@ -266,20 +286,20 @@ static void what_strangers_could_use_is_refused(void **state)
 static void every_row_has_a_flag_an_environment_name_and_words(void **state)
 {
     (void)state;
-    char flags[SETTING_COUNT][SETTING_NAME_MAX], env[SETTING_NAME_MAX];
+    char flags[SETTING_COUNT][SETTING_NAME_MAX], variable[SETTING_NAME_MAX];
     for (unsigned i = 0; i < SETTING_COUNT; i++) {
         const struct setting_row *row = setting_row((enum setting)i);
         enum setting found;
         assert_true(setting_find(str_of(row->key), &found) && (unsigned)found == i);
         setting_flag((enum setting)i, flags[i]);
-        setting_env((enum setting)i, env);
-        assert_true(strncmp(flags[i], "--", 2) == 0 && strncmp(env, "SECKILL_", 8) == 0);
+        setting_env((enum setting)i, variable);
+        assert_true(strncmp(flags[i], "--", 2) == 0 && strncmp(variable, "SECKILL_", 8) == 0);
         assert_true(strlen(row->text) > 10);
         for (unsigned j = 0; j < i; j++)
             assert_string_not_equal(flags[i], flags[j]);
     }
-    setting_env(SETTING_redis_url, env);
-    assert_string_equal(env, "SECKILL_REDIS_URL");
+    setting_env(SETTING_redis_url, variable);
+    assert_string_equal(variable, "SECKILL_REDIS_URL");
     assert_string_equal(flags[SETTING_redis_url], "--redis-url");
 }
 
@@ -317,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_stronger_layer_wins, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_misspelt_variable_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_complaint_names_key_value_and_origin, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_has_an_end, setup, teardown),
         cmocka_unit_test_setup_teardown(an_empty_file_says_nothing, setup, teardown),

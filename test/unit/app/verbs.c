@@ -77,7 +77,8 @@ static void what_is_unknown_is_refused_with_a_guess(void **state)
         {VERB_pay, "--currency=yen", "three capital letters, as CNY"},          {VERB_activity, "--currency=EURO", "three capital letters, as CNY"},
         {VERB_activity, "--stock=0", "a whole number from 1 to 1000000\n"},     {VERB_activity, "--stock=1000001", "a whole number from 1 to 1000000\n"},
         {VERB_review, "--decision=MAYBE", "one of RELEASE|RETRY|DISMISS\n"},    {VERB_plan, "--lang=e", "one of en|zh\n"},
-        {VERB_buy, "--pay=yes", "true or false\n"},                             {VERB_rush, "--sku=", "a length from 1 to 64\n"},
+        {VERB_buy, "--pay=yes", "true or false\n"},                             {VERB_rush, "--sku=", "an id: 1 to 64"},
+        {VERB_explain, "--user=a b", "an id: 1 to 64"},                         {VERB_rush, "--prefix=012345678901234567890123456789012", "a length from 0 to 32\n"},
     };
     for (size_t i = 0; i < countof(words); i++) {
         struct call c;
@@ -87,6 +88,7 @@ static void what_is_unknown_is_refused_with_a_guess(void **state)
     }
     struct call c;
     assert_true(read_words(&c, VERB_pay, WORDS("--result=FAILED", "--currency", "JPY")));
+    assert_true(read_words(&c, VERB_buy, WORDS("--user=", "--activity=act_1")));
     assert_false(read_words(&c, VERB_serve, WORDS("--users=1")));    /* another verb's */
 }
 
