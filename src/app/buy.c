@@ -168,10 +168,6 @@ static void name(char out[80], const char *given, const char *prefix)
 int verb_buy(const struct call *c)
 {
     struct purchase p = {.call = c, .activity = call_text(c, "activity"), .sku = call_text(c, "sku")};
-    const char *const ids[] = {p.activity, p.sku, call_text(c, "user"), call_text(c, "request")};
-    for (size_t i = 0; i < countof(ids); i++)
-        if (ids[i][0] && !str_is_id(str_of(ids[i])))
-            return call_misused(c, "\"%s\" is no id: 1 to 64 of A-Z a-z 0-9 _ -", ids[i]);
     name(p.user, call_text(c, "user"), "user");
     name(p.request, call_text(c, "request"), "req");
     clock_gettime(CLOCK_MONOTONIC, &p.began);

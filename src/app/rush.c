@@ -162,8 +162,8 @@ int verb_rush(const struct call *c)
     struct crowd_options options = {.host = c->config->http_listen, .activity = call_text(c, "activity"), .sku = call_text(c, "sku"), .prefix = prefix,
         .users = (uint32_t)call_number(c, "users"), .connections = (uint32_t)call_number(c, "connections"), .retry_percent = (uint32_t)call_number(c, "retries"),
         .patience_ms = (uint32_t)call_number(c, "patience") * 1000, .progress = isatty(STDERR_FILENO) || !c->json ? stderr : NULL};
-    if (!str_is_id(str_of(options.activity)) || !str_is_id(str_of(options.sku)) || (call_text(c, "prefix")[0] && !str_is_id(str_of(call_text(c, "prefix")))))
-        return call_misused(c, "ids are 1 to 64 of A-Z a-z 0-9 _ -");
+    if (call_text(c, "prefix")[0] && !str_is_id(str_of(call_text(c, "prefix"))))
+        return call_misused(c, "--prefix begins ids: A-Z a-z 0-9 _ -");
     int leave = ask_first(c);
     if (leave != LEAVE_DONE)
         return leave;

@@ -46,7 +46,9 @@ expect 5 'to loopback addresses only' load "$crowd" --http-listen 10.0.0.1:80 --
     --ids-user-key sixteen-bytes-at-least --qualification-keys k:sixteen-bytes-at-least --payment-webhook-keys whsec_c2l4dGVlbi1ieXRlcy1hdC1sZWFzdC4uLi4=
 rm -f "$crowd"
 expect 2 'expected a number' load load.yaml --scale fast
-expect 2 'is no id' buy --user 'a b'
+expect 2 'expected an id: 1 to 64' buy --user 'a b'
+expect 2 'which --user' token issue
+expect 2 'prefix begins ids' rush --prefix 'a b'
 expect 2 'is no id' audit 'a b'
 expect 2 'is no id' explain ''
 for verb in serve demo migrate buy rush check-config version; do
