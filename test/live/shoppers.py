@@ -14,6 +14,7 @@ import broker
 from sale import Wrong, right, same, until
 
 NEW = 0.25    # how often somebody new comes first
+ASKS = 12     # so often at least everybody asks, however long the line was: meanwhile strangers buy what lies in buckets that are not his
 FINAL = {"QUEUED", "ORDERED", "RELEASED", "ALREADY_PURCHASED", "SOLD_OUT"}
 
 
@@ -77,9 +78,10 @@ class Shoppers:
         except Wrong as e:
             self.wrongs.append(str(e))
 
-    def shop(self, chance, activity, user, patience=None):
+    def shop(self, chance, activity, user, patience=None, asks=1):
         """Asks once. Not final: to the end of the line, for where one bucket is empty and another is not, somebody else must buy first: now and then
-        a stranger does, since everybody else of that sale may have gone home before a unit came back."""
+        a stranger does, since everybody else of that sale may have gone home before a unit came back. Where nobody pays in time units come back for ever, and
+        whoever is of another bucket may be told STOCK_MOVING for ever: that is the truth, and he goes home."""
         patience = patience or time.monotonic() + self.patience
         try:
             answer = self.sale.buy(activity, user, port=chance.choice(self.doors), timeout=5)
@@ -90,9 +92,9 @@ class Shoppers:
             self.heard[code] += 1
             if code in FINAL:
                 self.told[activity, user] = (code, answer["reservation_id"])
-            elif time.monotonic() < patience:
-                self.waiting.append((activity, user, patience))
-            else:
+            elif time.monotonic() < patience or asks < ASKS:
+                self.waiting.append((activity, user, patience, asks + 1))
+            elif code != "STOCK_MOVING" or activity not in self.fleeting:
                 self.lost.append((activity, user, code))
         if code == "STOCK_MOVING":
             # Somebody who waits long waits for a unit in a bucket that is not his: enough strangers that one of them meets it.
