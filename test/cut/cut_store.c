@@ -252,6 +252,7 @@ static struct store *redis_at(const char *url)
     options.retry_first_ms = 10;
     options.retry_most_ms = 100;
     options.stall_ms = 1000;
+    options.reserve_ms = options.batch_ms = options.read_ms = options.install_ms = 5000;    /* of calls on the straight way; those that are cut name their own */
     struct store *store = redis_open(&options);
     if (!store || !world->run(world, up, store, 5000)) {
         fprintf(stderr, "no Redis at %s: skipped\n", url);

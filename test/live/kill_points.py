@@ -17,6 +17,7 @@ import os
 import pathlib
 import random
 import re
+import struct
 import subprocess
 import sys
 import threading
@@ -114,8 +115,8 @@ class Deaths:
                     return
             time.sleep(0.1)
 
-    def make(self, name, port=None, pay_s=900):
-        """create, warm, open; a step whose caller heard nothing is asked of the process that stays."""
+    def make(self, name, port=None, pay_s=900, crowd=True):
+        """create, warm, open; a step whose caller heard nothing is asked of the process that stays. Then the crowd comes."""
         skus = [{"sku_id": f"sku_{name}", "stock": self.crowd.units, "price": 100, "currency": "CNY"}]
         body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "buckets": 3, "pay_timeout_s": pay_s, "skus": skus}
         for path, what in [("", body), (f"/{name}/warm", ""), (f"/{name}/open", "")]:
@@ -125,7 +126,8 @@ class Deaths:
                 answer = self.sale.admin("POST", path, what)
                 port = None
             right(f"activity {name}{path}: {answer}", answer.status in (200, 201))
-        self.crowd.open(name)
+        if crowd:
+            self.crowd.open(name)
 
     def feed(self):
         """There always is something to buy; now and then something that must be paid within a second, which hardly anybody does."""
@@ -142,23 +144,34 @@ class Deaths:
     # ---- what makes the rarer points passable
 
     def trouble(self):
-        """Messages that cannot be read; and messages of people who have bought, on units that are still there."""
-        client, number = broker.Broker(self.sale.broker.port), itertools.count()
-        template = None
+        """Messages that cannot be read; messages of people who have bought, on units that are still there; and somebody who buys and does not pay, three times a
+        second, so that whichever janitor looks finds an order overdue: of a sale that sells out at once, one look takes them all. An engine that is busy for a
+        moment takes none of this, and must not end it."""
+        client, number, template = broker.Broker(self.sale.broker.port), itertools.count(), None
+        self.make("unpaid", pay_s=1, crowd=False)
         while not self.stop:
-            for queue in range(8):    # whichever is held by him who is to die of it
-                client.send(broker.CREATE, b'{"schema_version":1,"hello":%d}' % next(number), "garbage", queue)    # the same again would be the same review
-            template = template or next((m.json for m in client.read(broker.CREATE) if m.key != "garbage"), None)
-            rows = self.sale.sql("""select o.activity_id, o.sku_id, o.user_id, t.inventory_token_id from
-                (select * from orders order by created_at desc limit 20) o join lateral
-                (select * from inventory_token where activity_id = o.activity_id and status = 'AVAILABLE' limit 1) t on true limit 2""") if template else []
-            for activity, sku, user, token in rows:
-                n = next(number)
-                own = template["reservation_id"][4:16] + f"{n:06d}" + template["reservation_id"][22:]
-                body = template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
-                                   "request_id": f"forged{n}", "inventory_token_id": token}
-                client.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], n % 8)
+            try:
+                self.sale.buy("unpaid", f"n{next(number)}", timeout=5)
+                template = self.spoil(client, number, template)
+            except (OSError, http.client.HTTPException, struct.error, AssertionError, subprocess.TimeoutExpired, Wrong):
+                pass
             time.sleep(0.3)
+
+    def spoil(self, client, number, template):
+        """One round of it. Gives a good message to forge others by."""
+        for queue in range(8):    # whichever is held by him who is to die of it
+            client.send(broker.CREATE, b'{"schema_version":1,"hello":%d}' % next(number), "garbage", queue)    # the same again would be the same review
+        template = template or next((m.json for m in client.read(broker.CREATE) if m.key != "garbage"), None)
+        rows = self.sale.sql("""select o.activity_id, o.sku_id, o.user_id, t.inventory_token_id from
+            (select * from orders order by created_at desc limit 20) o join lateral
+            (select * from inventory_token where activity_id = o.activity_id and status = 'AVAILABLE' limit 1) t on true limit 2""") if template else []
+        for activity, sku, user, token in rows:
+            n = next(number)
+            own = template["reservation_id"][4:16] + f"{n:06d}" + template["reservation_id"][22:]
+            body = template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
+                               "request_id": f"forged{n}", "inventory_token_id": token}
+            client.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], n % 8)
+        return template
 
     # ---- all of them
 

@@ -70,8 +70,7 @@ def postgres_stalls(sale):
     """PostgreSQL stands still: QUEUED goes on, nobody hears a verdict; afterwards all are ordered"""
     sale.activity("slow", 30)
     sale.ordered("slow", "alice")
-    process, port = sale.serve("access")    # one that has had no reason to ask the ledger: for a minute after such a fall-back a QUEUED without it is UNCERTAIN (protocol §6)
-    until("it knows the activity", 10, lambda: sale.get("/v1/activities/slow", port=port).status == 200)
+    process, port = sale.free_of_doubt("slow")
     sale.stall("postgres")
     bodies = users("slow", 20)
     began = time.monotonic()

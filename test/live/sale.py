@@ -33,6 +33,9 @@ EXPLAINED = ("shared_preload_libraries=auto_explain auto_explain.log_min_duratio
              if list(pathlib.Path("/usr/lib/postgresql").glob("*/lib/auto_explain.so")) else "")
 
 PATIENCE = float(os.environ.get("SECKILL_TEST_PATIENCE") or 1)
+# Who got a unit hears one of these. For a minute after an answer had to come from the ledger each QUEUED is confirmed there first (protocol §6), and the
+# order may exist by then.
+TAKEN = ("QUEUED", "ORDERED")
 
 
 class Wrong(Exception):
@@ -283,18 +286,28 @@ class Sale:
         return self.ask("POST", "/v1/reservations", body, **more)
 
     def sold_out(self, activity, user, **more):
-        """Must hear SOLD_OUT. STOCK_MOVING says that it is not known yet, and to ask again."""
+        """Must hear SOLD_OUT. STOCK_MOVING and UNCERTAIN (Redis was silent for a second) say that it is not known yet, and to ask again."""
         def ask():
             answer = self.buy(activity, user, **more)
-            right(f"{user} in {activity}, which is sold out: {answer}", answer["code"] in ("SOLD_OUT", "STOCK_MOVING"))
+            right(f"{user} in {activity}, which is sold out: {answer}", answer["code"] in ("SOLD_OUT", "STOCK_MOVING", "UNCERTAIN"))
             return answer["code"] == "SOLD_OUT"
         until(f"SOLD_OUT in {activity}", 10, ask)
 
     def queued(self, activity, user, request=None, sku=None):
-        """Buys, and must be let in; gives the reservation's id. While a process doubts Redis it asks the ledger too, and may say ORDERED at once."""
-        answer = self.buy(activity, user, request, sku)
-        right(f"{user} buys in {activity}: {answer}", (answer.status, answer["code"]) in ((202, "QUEUED"), (200, "ORDERED")))
-        return answer["reservation_id"]
+        """Buys, and must be let in; gives the reservation's id. While a process doubts Redis it asks the ledger too, and may say ORDERED at once; or UNCERTAIN,
+        where that does not answer in half a second: then the same request is asked again."""
+        def ask():
+            answer = self.buy(activity, user, request, sku)
+            right(f"{user} buys in {activity}: {answer}", (answer.status, answer["code"]) in ((202, "QUEUED"), (200, "ORDERED"), (202, "UNCERTAIN")))
+            return answer["reservation_id"]
+        return until(f"{user}'s reservation in {activity}", 10, ask)
+
+    def free_of_doubt(self, activity):
+        """(process, port) of one more access process. Nobody has asked it how a reservation stands, so it has had no reason to ask the ledger instead of Redis,
+        and says QUEUED without it (protocol §6)."""
+        process, port = self.serve("access")
+        until("it knows the activity", 10, lambda: self.get(f"/v1/activities/{activity}", port=port).status == 200)
+        return process, port
 
     def reservation(self, user, reservation, wait=None, **more):
         return self.get(f"/v1/reservations/{reservation}?user_id={user}" + (f"&wait={wait}" if wait else ""), **more)
@@ -317,6 +330,8 @@ class Sale:
         for path, what in [("", body)] + [(f"/{name}/{step}", "") for step in {"DRAFT": [], "WARM": ["warm"], "OPEN": ["warm", "open"]}[state]]:
             answer = self.admin("POST", path, what)
             right(f"activity {name}{path}: {answer}", answer.status in (200, 201))
+        if state != "DRAFT":    # a first buyer has the list read again, but waits for it 300 ms at most
+            until(f"the public API knows {name} as it is", 15, lambda: self.get(f"/v1/activities/{name}")["state"] == state)
         time.sleep(rest)
 
     def admin(self, method, path, body=None):

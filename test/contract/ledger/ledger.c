@@ -530,7 +530,7 @@ static void an_order_is_told_to_store_and_world(void **state)
     struct activity a = shop("outbox", 9, 9, 1);
     struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
     PLACE(m);
-    struct claimed c = claim(400);
+    struct claimed c = claim(2000);
     assert_int_equal(c.count, 2);
     const struct outbox_row *status = row_of(&c, OUTBOX_STATUS, m.reservation, 0), *event = row_of(&c, OUTBOX_EVENT, m.reservation, 0);
     assert_true(status && event);
@@ -544,8 +544,8 @@ static void an_order_is_told_to_store_and_world(void **state)
     assert_true(event->body.len > 0);
     assert_str(event->topic_key, words("ord_outbox_1"));
 
-    assert_int_equal(claim(400).count, 0);                                    /* held */
-    let_pass(500);
+    assert_int_equal(claim(2000).count, 0);                                   /* held */
+    let_pass(2100);
     struct claimed older = claim(60000);
     assert_int_equal(older.count, 2);                                         /* the hold has ended: again */
     assert_true(status->age_ms >= 0 && older.rows[0].age_ms >= status->age_ms + 500 && older.rows[1].age_ms >= event->age_ms + 500);
@@ -601,14 +601,14 @@ static void many_orders_are_told_each(void **state)
     place(orders, MANY);
     assert_int_equal(audit(a.activity).a.outbox, 2 * MANY);
     assert_true(unit(&a, orders[0].token.unit).returning && unit(&a, orders[MANY - 1].token.unit).returning);
-    struct claimed c = claim(300);
+    struct claimed c = claim(3000);
     assert_true(tells_all(&c, orders, MANY));
-    assert_int_equal(claim(300).count, 0);                                   /* held */
+    assert_int_equal(claim(3000).count, 0);                                  /* held */
     PLACE(orders[7]);                                                        /* told again beside what stands */
     struct claimed renewed = claim(60000);
     assert_true(renewed.count == 1 && renewed.rows[0].kind == OUTBOX_STATUS);
     finish_claimed(&renewed);
-    let_pass(400);                                                           /* the hold has ended: again, and one by one what is finished is finished */
+    let_pass(3100);                                                          /* the hold has ended: again, and one by one what is finished is finished */
     size_t told = 0;
     for (struct claimed more; (more = claim(60000)).count > 0; told += more.count)
         finish_claimed(&more);

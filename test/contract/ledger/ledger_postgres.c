@@ -349,7 +349,8 @@ static void a_result_is_not_a_commit(void **state)
     at_commit("PERFORM pg_sleep(30);");
     struct flight f = {0};
     take_off(&f, 0, &m);
-    let_pass(150);
+    for (int i = 0; i < 500 && sql_number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 0; i++)
+        let_pass(10);
     sql(words("SELECT pg_terminate_backend(" STR_FMT ")%c", STR_ARG(place_lane()), 0).ptr);
     assert_int_equal(reason_fate(seen_await(world, &f.seen)), FATE_UNKNOWN);    /* the commit was under way */
     at_commit(NULL);

@@ -535,13 +535,13 @@ static void many_are_cancelled_in_one_call(void **state)
 static void the_sweep_takes_what_is_overdue_and_nothing_else(void **state)
 {
     (void)state;
-    struct activity soon = till("soon", 9, 1), late = till("later", 9, 900);
+    struct activity soon = till("soon", 9, 4), late = till("later", 9, 900);
     struct create_order m = ordered(&soon, 0), n = ordered(&soon, 1), paid = ordered(&soon, 2), o = ordered(&late, 0);
     pay_one(success(&paid, "sweep1"));
     struct cancel_item items[] = {{.order = order_of(&m)}, {.order = order_of(&paid)}, {.order = order_of(&o)}, {.order = str_lit("ord_no")}};
     struct canceled c = cancel(items, countof(items), true, REASON_PAY_TIMEOUT);
     assert_canceled(c.verdicts[0], REASON_UNCHANGED, false);
-    let_pass(1200);
+    let_pass(4200);
     struct overdues due = overdue(LEDGER_BATCH_MAX, 0);
     size_t seen = 0;
     for (size_t i = 0; i < due.count; i++) {
