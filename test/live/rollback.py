@@ -208,7 +208,7 @@ def gone_back(sale):
     same("the server", re.search(rb"run_id:(\w+)", sale.redis("INFO", "server"))[1], run)
     right("it is older now", int(sale.redis("GET", sale.key(name, "seq"))) < highest)
     same("the first buyer afterwards", sale.buy(name, "late0")["code"], "UNCERTAIN")
-    until("the bucket is closed", 10, lambda: closed(sale, name))
+    until("the bucket is closed", 1, lambda: closed(sale, name))
     right("its sequence jumped to what had been seen", int(sale.redis("GET", sale.key(name, "seq"))) >= highest)
     same("the second buyer", sale.buy(name, "late1")["code"], "UNCERTAIN")
     same("who has an order, though Redis does not know it", (sale.buy(name, "after3")["code"]), "UNCERTAIN")

@@ -27,7 +27,7 @@ class Shoppers:
 
     def __init__(self, sale, seed, workers=12, units=50, users=200, patience=60, actions=()):
         self.sale, self.units, self.users, self.patience, self.actions = sale, units, users, patience, actions
-        self.seed, self.wrongs, self.later, self.fleeting = seed, [], [], set()
+        self.seed, self.wrongs, self.later, self.fleeting, self.gone = seed, [], [], set(), []
         self.busy = 0    # workers who are just doing something that may leave more to do
         self.doors, self.sales, self.told, self.lost = [sale.port], [], {}, []
         self.lock, self.over = threading.Lock(), False
@@ -94,7 +94,9 @@ class Shoppers:
                 self.told[activity, user] = (code, answer["reservation_id"])
             elif time.monotonic() < patience or asks < ASKS:
                 self.waiting.append((activity, user, patience, asks + 1))
-            elif code != "STOCK_MOVING" or activity not in self.fleeting:
+            elif code == "STOCK_MOVING" and activity in self.fleeting:
+                self.gone.append((activity, user))
+            else:
                 self.lost.append((activity, user, code))
         if code == "STOCK_MOVING":
             # Somebody who waits long waits for a unit in a bucket that is not his: enough strangers that one of them meets it.
@@ -139,6 +141,10 @@ class Shoppers:
         until("all is read and told", seconds, self.sale.drained)
         fates = self.was_true()
         same("activities that did not sell all", self.unsold(), [])
+        standing = self.standing()
+        for activity, user in self.gone:    # where all is sold and paid after all, he hears so
+            if standing.get(activity) == self.units:
+                self.sale.sold_out(activity, user)
         self.heard_by_all()
         self.sale.proved()
         return len(queued), sum(1 for r in queued if fates[r][0] == "RELEASED")
@@ -172,8 +178,12 @@ class Shoppers:
 
     def unsold(self):
         """Sales that have not sold all. Of a fleeting one that is not asked: nobody pays there in time, and what was sold comes back."""
-        sold = dict(self.sale.sql("select activity_id, count(*) from orders where status <> 'CANCELED' group by 1"))
-        return [a for a in self.sales if int(sold.get(a, 0)) != self.units and a not in self.fleeting]
+        standing = self.standing()
+        return [a for a in self.sales if standing.get(a) != self.units and a not in self.fleeting]
+
+    def standing(self):
+        """activity_id → orders that stand."""
+        return {a: int(n) for a, n in self.sale.sql("select activity_id, count(*) from orders where status <> 'CANCELED' group by 1")}
 
     late = itertools.count()
 
