@@ -10,7 +10,7 @@ import socket
 import struct
 
 CREATE, EVENT, DEAD = "seckill-create-order", "seckill-order-event", "seckill-dead-letter"
-SEND, PULL, TOPIC, MAX_OFFSET, DELETE_TOPIC = 10, 11, 17, 30, 215
+SEND, PULL, TOPIC, MAX_OFFSET, CLUSTER, DELETE_TOPIC = 10, 11, 17, 30, 106, 215
 GROUP = "seckill-order"
 
 
@@ -66,6 +66,12 @@ class Broker:
     def delete(self, topic):
         code, _, _, remark = self.ask(DELETE_TOPIC, {"topic": topic})
         assert code == 0, (code, remark)
+
+    def cluster(self):
+        """Of a name server: what it knows of its brokers."""
+        code, _, body, remark = self.ask(CLUSTER, {})
+        assert code == 0, (code, remark)
+        return body.decode()
 
     def end(self, topic, queue):
         code, fields, _, remark = self.ask(MAX_OFFSET, {"topic": topic, "queueId": queue, "committed": "true"})

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ledger_measure.c: what an order costs PostgreSQL. Not a test: a figure.
  *
- *     SECKILL_TEST_POSTGRES=… ledger_measure [orders [batch [repeats in a hundred]]]
+ *     SECKILL_TEST_POSTGRES=… ledger_measure [orders [batch [repeats in a hundred [before]]]]
  *
- * Makes a database of its own, places `orders` orders in batches over one connection with two calls in flight, as a consumer with two queues
+ * Makes a database of its own, places `before` orders that nobody counts and tells of them; then places `orders` orders in batches over one connection with two calls in flight, as a consumer with two queues
  * would, then claims and finishes all that is to be told of them, as a relay would; prints orders/s, the CPU time of the backends per order, by /proc,
  * and the bytes of WAL. The server must run on this machine. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "postgres.h"
 #include "world_postgres.h"
@@ -79,7 +78,15 @@ static void go(struct lane_of_work *work)
 static bool idle(void *arg) { return (void)arg, busy == 0; }
 static bool woken(void *arg) { return *(struct waiter **)arg != NULL && (*(struct waiter **)arg)->slot == NULL; }
 
-/* User and system time of our database's backends, in microseconds. */
+static void place_all(int64_t orders)
+{
+    orders_left = orders;
+    for (size_t i = 0; i < FLYING; i++)
+        go(&works[i]);
+    check(world->run(world, idle, NULL, 600000));
+}
+
+/* How long our database's backends have been on a processor, in microseconds. */
 static double backend_us(void)
 {
     PGconn *conn = PQconnectdb(postgres_world_url());
@@ -87,13 +94,12 @@ static double backend_us(void)
     check(PQresultStatus(r) == PGRES_TUPLES_OK);
     double sum = 0;
     for (int i = 0; i < PQntuples(r); i++) {
-        char path[64], line[1024];
-        snprintf(path, sizeof path, "/proc/%s/stat", PQgetvalue(r, i, 0));
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%s/schedstat", PQgetvalue(r, i, 0));
         FILE *f = fopen(path, "r");
-        unsigned long user = 0, kernel = 0;
-        const char *rest = f && fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
-        if (rest && sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) == 2)
-            sum += 1e6 * (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+        unsigned long long ns = 0;
+        if (f && fscanf(f, "%llu", &ns) == 1)
+            sum += (double)ns / 1e3;
         if (f)
             fclose(f);
     }
@@ -160,22 +166,25 @@ int main(int argc, char **argv)
     int64_t orders = argc > 1 ? atoll(argv[1]) : 100000;
     batch = argc > 2 ? atoll(argv[2]) : 128;
     repeats = argc > 3 ? atoll(argv[3]) : 0;
-    check(orders > 0 && batch > 0 && batch <= LEDGER_BATCH_MAX && repeats >= 0 && repeats < 100);
+    int64_t before = argc > 4 ? atoll(argv[4]) : 0;
+    check(before >= 0 && orders > 0 && batch > 0 && batch <= LEDGER_BATCH_MAX && repeats >= 0 && repeats < 100);
     log_level_set(LEVEL_ERROR);
     world = world_open();
-    struct sku sku = {.sku = str_lit("sku-1"), .stock = orders, .price = 100, .currency = str_lit("CNY")};
+    struct sku sku = {.sku = str_lit("sku-1"), .stock = before + orders, .price = 100, .currency = str_lit("CNY")};
     activity = (struct activity){.activity = str_lit("measure"), .title = str_lit("t"), .buckets = 1, .starts_ms = 1000, .ends_ms = 4000000000000,
                                  .pay_timeout_s = 900, .skus = &sku, .sku_count = 1};
     struct waiter making = {.wake = made}, *at = &making;
     ledger_activity_create(world->ledger, &(struct activity_create){.activity = activity, .actor = str_lit("measure")}, &making);
     check(world->run(world, woken, &at, 120000) && last == REASON_OK);
 
+    if (before > 0) {
+        place_all(before);
+        tell_all();
+        told_rows = done_orders = 0;
+    }
     double cpu = backend_us(), wal = wal_bytes();
     uint64_t start = uv_hrtime();
-    orders_left = orders;
-    for (size_t i = 0; i < FLYING; i++)
-        go(&works[i]);
-    check(world->run(world, idle, NULL, 600000));
+    place_all(orders);
     double seconds = (double)(uv_hrtime() - start) / 1e9, n = (double)orders, placed_us = backend_us() - cpu, placed_wal = wal_bytes() - wal;
     check(done_orders == orders);    /* the other lanes were idle meanwhile */
     start = uv_hrtime();

@@ -324,6 +324,15 @@ static void order_is_his(struct road *r, struct buyer *b)
     assert_int_equal(theirs.reason, REASON_NOT_FOUND);
 }
 
+static int64_t messages_of(struct road *r, struct str topic)
+{
+    int64_t sum = 0;
+    struct sim_queue *q;
+    for (int32_t i = 0; (q = sim_bus_queue(&r->sim.broker, topic, i)) != NULL; i++)
+        sum += (int64_t)q->count;
+    return sum;
+}
+
 static void sale(int64_t stock, uint8_t buckets, uint32_t over_ms)
 {
     struct road *r = road_open(stock, buckets, 7);
@@ -335,6 +344,9 @@ static void sale(int64_t stock, uint8_t buckets, uint32_t over_ms)
     assert_true(r->clock.mono_us - began < 8000000);
     sim_clock_run_until(&r->clock, r->clock.mono_us + 2000000);
     books_agree(r, stock, (int64_t)count(r, REASON_ORDERED));
+    /* At least once is what is promised; where nothing was lost, and nothing late, it is also at most once. */
+    assert_int_equal(messages_of(r, str_lit(MESSAGE_TOPIC)), stock);
+    assert_int_equal(messages_of(r, str_lit(RELAY_EVENT_TOPIC)), stock);
     for (size_t i = 0, shown = 0; i < USERS && shown < 3; i++)
         if (r->buyers[i].answer == REASON_ORDERED) {
             order_is_his(r, &r->buyers[i]);
