@@ -94,5 +94,7 @@ def resold(sale):
     sale.proved("again", sold=UNITS)
 
 
+STORIES = [resold]
+
 if __name__ == "__main__":
-    sys.exit(tell(Sale(), [resold]))
+    sys.exit(tell(Sale(), STORIES))
