@@ -54,10 +54,12 @@ tsan:     ## what threads share under ThreadSanitizer: all but the live tests, a
 clang:    ## compile with clang into build-clang/
 	@tools/setup ci
 	@CC=clang tools/build build-clang -Dwerror=true
+docs: build ## the pages of docs/reference, from the tables of spec/
+	@ninja -C build docs >/dev/null
 fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for SECONDS=60
 	@tools/setup ci
 	@tools/fuzz $(SECONDS)
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang fuzz help
+.PHONY: build run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang docs fuzz help

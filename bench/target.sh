@@ -53,12 +53,12 @@ target_init() { # ACTIVITY SKU TOKENS
   done
   "$ours_build/seckill" serve --roles admin </dev/null >>"$BENCH_DIR/log/seckill-admin.log" 2>&1 &
   pid=$!
-  await_port "${ours_admin##*:}"
+  await_port "${ours_admin##*:}" || { kill $pid; return 1; }
   {
     printf '{"activity_id":"%s","starts_at":"2020-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z","skus":[%s]}' "$1" "$skus" |
       "$ours_build/seckill" activity create --file - &&
       "$ours_build/seckill" activity warm "$1" && "$ours_build/seckill" activity open "$1"
-  } >>"$BENCH_DIR/log/seckill-admin.log" 2>&1 || die 'the activity could not be made'
+  } >>"$BENCH_DIR/log/seckill-admin.log" 2>&1 || { kill $pid; die 'the activity could not be made'; }
   kill $pid
   wait $pid || true
 }
@@ -88,6 +88,6 @@ target_reserved() {
 # Every message has been confirmed once as many are as there are reservations.
 target_settled() {
   local confirmed
-  confirmed=$(curl -fs "http://$ours_health/metrics" | sed -n 's/^seckill_published_total{reason="OK"} //p')
+  confirmed=$(curl -fs "http://$ours_health/metrics" | sed -n 's/^seckill_published_total{code="OK"} //p')
   ((${confirmed:-0} >= $(target_reserved)))
 }

@@ -105,7 +105,8 @@ static void write_memory(const struct config *c, struct buf *out)
     json_close(out);
 }
 
-static void print_table(const struct config *c)
+/* `good`: else what follows from the settings together is left out, for it does not follow. */
+static void print_table(const struct config *c, bool good)
 {
     struct buf text = buf_growing(32 * 1024);
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
@@ -113,11 +114,13 @@ static void print_table(const struct config *c)
         printf("%-24s %-40.*s %s\n", setting_row((enum setting)s)->key, STR_ARG(buf_str(&text)), c->from[s].where);
     }
     buf_free(&text);
-    print_bounds(c);
-    print_memory(c);
+    if (good) {
+        print_bounds(c);
+        print_memory(c);
+    }
 }
 
-static void print_json(const struct config *c)
+static void print_json(const struct config *c, bool good)
 {
     struct buf out = buf_growing(1024 * 1024), text = buf_growing(32 * 1024);
     json_open(&out);
@@ -132,8 +135,10 @@ static void print_json(const struct config *c)
         json_close(&out);
     }
     json_close(&out);
-    write_bounds(c, &out);
-    write_memory(c, &out);
+    if (good) {
+        write_bounds(c, &out);
+        write_memory(c, &out);
+    }
     json_close(&out);
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
@@ -148,11 +153,11 @@ int verb_check_config(const struct call *c)
     struct buf complaints = buf_growing(64 * 1024);
     source.env = environ;
     enum config_result result = config_load(&config, &source, &complaints);
-    if (c->json)
-        print_json(&config);
-    else
-        print_table(&config);
     fprintf(stderr, STR_FMT, STR_ARG(buf_str(&complaints)));
+    if (c->json)
+        print_json(&config, result != CONFIG_BAD);
+    else
+        print_table(&config, result != CONFIG_BAD);
     if (result == CONFIG_GOOD && config_development_keys(&config))
         fputs("note: ids.keys, qualification.keys or payment.webhook_keys are the development ones, which everybody knows\n", stderr);
     buf_free(&complaints);

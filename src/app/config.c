@@ -13,8 +13,10 @@
 #include "arena.h"
 #include "check.h"
 #include "config_file.h"
+#include "jwt.h"
 #include "redis_address.h"
 #include "suggest.h"
+#include "webhook.h"
 
 static const struct setting_row rows[] = {
 #define SETTING(field, key, kind, value, min, max, unit, apply, shown, text) \
@@ -317,6 +319,8 @@ static void check_address(struct loading *l, enum setting s, const char *text)
         complain_value(l, s, "an address and a port, as 127.0.0.1:8480 or [::1]:8480");
 }
 
+#define KEYS_MOST 8    /* of one setting, while they are changed */
+
 static void check_items(struct loading *l, enum setting s, const char *text, size_t most, bool pairs, const char *expected)
 {
     size_t n = 0;
@@ -331,16 +335,24 @@ static void check_items(struct loading *l, enum setting s, const char *text, siz
         complain_value(l, s, expected);
 }
 
-/* As text: whether a key can be used is app/webhook.c's to say, which reads them. */
-static void check_webhook_keys(struct loading *l)
+static size_t count_items(const char *text)
 {
-    const char *expected = "whsec_ and the base64 of 24 to 64 bytes; several with commas between";
-    struct str item;
-    for (size_t n = 0; (item = config_item(l->config->payment_webhook_keys, n)).ptr; n++) {
-        bool good = str_starts(item, str_lit("whsec_")) && item.len >= 38 && item.len <= 94 && (item.len - 6) % 4 == 0;
-        if (!good || n == 8)
-            return complain_value(l, SETTING_payment_webhook_keys, expected);
-    }
+    size_t n = 0;
+    while (config_item(text, n).ptr)
+        n++;
+    return n;
+}
+
+/* Whether keys can be used is said by those who will use them: else what is called good here would not start. */
+static void check_keys(struct loading *l)
+{
+    const char *tokens = l->config->auth_jwt_keys, *callbacks = l->config->payment_webhook_keys;
+    struct jwt_keys *jwt = tokens[0] && count_items(tokens) <= KEYS_MOST ? jwt_keys_open(str_of(tokens)) : NULL;
+    if (tokens[0] && !jwt)
+        complain_value(l, SETTING_auth_jwt_keys, "kid:secret pairs, eight at most, with commas between: a kid of letters, digits, _ and -, a secret of 16 bytes or more");
+    jwt_keys_close(jwt);
+    if (count_items(callbacks) > KEYS_MOST || !webhook_keys_good(callbacks))
+        complain_value(l, SETTING_payment_webhook_keys, "whsec_ and the base64 of 24 to 64 bytes; several, eight at most, with commas between");
 }
 
 /* "host:port" with ; or , between: every one of them, for a server left out in silence is missed only when the others are gone. */
@@ -419,9 +431,8 @@ static void check_together(struct loading *l)
     if (c->health_listen[0] != 0)
         check_address(l, SETTING_health_listen, c->health_listen);
     check_items(l, SETTING_ids_keys, c->ids_keys, 2, false, "one or two secrets of 16 bytes or more, with a comma between");
-    check_items(l, SETTING_qualification_keys, c->qualification_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
-    check_items(l, SETTING_auth_jwt_keys, c->auth_jwt_keys, 8, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
-    check_webhook_keys(l);
+    check_items(l, SETTING_qualification_keys, c->qualification_keys, KEYS_MOST, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
+    check_keys(l);
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
     check_engines(l);
@@ -556,9 +567,26 @@ enum severity config_log_level(const struct config *c)
     return level;
 }
 
+/* What of a key is secret: all of it, or what stands behind the kid. */
+static struct str secret_of(struct str key)
+{
+    const char *colon = key.len > 0 ? memchr(key.ptr, ':', key.len) : NULL;
+    return colon ? str_range(colon + 1, key.ptr + key.len) : key;
+}
+
+/* Whether one of the keys is one that everybody knows. */
+static bool holds_public_key(const char *keys, enum setting s)
+{
+    struct str key, known;
+    for (size_t i = 0; (key = config_item(keys, i)).ptr; i++)
+        for (size_t k = 0; (known = config_item(rows[s].value, k)).ptr; k++)
+            if (str_eq(secret_of(key), secret_of(known)))
+                return true;
+    return false;
+}
+
 bool config_development_keys(const struct config *c)
 {
-    return strcmp(c->ids_keys, rows[SETTING_ids_keys].value) == 0 || strcmp(c->ids_user_key, rows[SETTING_ids_user_key].value) == 0 ||
-           strcmp(c->qualification_keys, rows[SETTING_qualification_keys].value) == 0 ||
-           strcmp(c->payment_webhook_keys, rows[SETTING_payment_webhook_keys].value) == 0;
+    return holds_public_key(c->ids_keys, SETTING_ids_keys) || holds_public_key(c->ids_user_key, SETTING_ids_user_key) ||
+           holds_public_key(c->qualification_keys, SETTING_qualification_keys) || holds_public_key(c->payment_webhook_keys, SETTING_payment_webhook_keys);
 }

@@ -65,7 +65,9 @@ static int report(const struct call *c, const struct plan_view *v)
     const char *page = call_text(c, "html");
     struct buf out = buf_growing(PLAN_REPORT_MAX);
     int leave = LEAVE_DONE;
-    if (call_switch(c, "check"))
+    if (page[0] && call_text(c, "explain")[0])
+        leave = call_misused(c, "--explain prints one line and --html writes all of them: say one of the two");
+    else if (call_switch(c, "check"))
         leave = plan_ask(c, v, &out);
     else if (call_text(c, "explain")[0])
         leave = explain(c, v, &out);
@@ -76,7 +78,7 @@ static int report(const struct call *c, const struct plan_view *v)
     else
         plan_table(&out, v);
     check(buf_ok(&out));
-    if (page[0] && strcmp(page, "-") != 0 && !call_switch(c, "check"))
+    if (leave == LEAVE_DONE && page[0] && strcmp(page, "-") != 0 && !call_switch(c, "check"))
         leave = write_page(c, &out, page);
     else if (out.len > 0)
         printf(STR_FMT "%s", STR_ARG(buf_str(&out)), out.ptr[out.len - 1] == '\n' ? "" : "\n");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "config.h"
 #include "http_ask.h"
 #include "plan_check.h"
 
@@ -72,9 +73,10 @@ static double metric_p99(const struct process *p, struct str name)
 
 static bool has_role(const struct process *p, struct str role)
 {
-    struct str roles = str_of(json_string_value(json_object_get(p->said, "roles")));
-    for (size_t i = 0; i + role.len <= roles.len; i++)
-        if (str_eq((struct str){roles.ptr + i, role.len}, role) && (i == 0 || roles.ptr[i - 1] == ',') && (i + role.len == roles.len || roles.ptr[i + role.len] == ','))
+    const char *roles = json_string_value(json_object_get(p->said, "roles"));
+    struct str item;
+    for (size_t i = 0; roles && (item = config_item(roles, i)).ptr; i++)
+        if (str_eq(item, role))
             return true;
     return false;
 }

@@ -127,7 +127,7 @@ static int run(struct rush *r, const struct crowd_options *options)
     r->audit = (struct audit){.activity = str_of(options->activity), .patience_ms = options->patience_ms};
     audit_judge(&r->audit, &r->ports);
     print(r);
-    if (r->audit.reason == REASON_OK)    /* else there is none */
+    if (r->audit.reason == REASON_OK && !r->call->json)    /* else there is none; JSON has said it already */
         printf("proof: sold=%llu oversell=%llu duplicates=%llu drift=%llu\n", (unsigned long long)r->audit.holding, (unsigned long long)r->audit.oversell,
                (unsigned long long)r->audit.duplicates, (unsigned long long)r->audit.drift);
     int leave = rush_leave(r->call, crowd_result(r->crowd), &r->audit, options->sku, options->users);

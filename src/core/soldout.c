@@ -47,7 +47,7 @@ struct soldout_watch {
 
 struct soldout_options soldout_options_default(void)
 {
-    return (struct soldout_options){.valid_ms = 250, .hold_ms = 50, .read_ms = 100, .every_ms = 60, .hurry_ms = 8, .idle_ms = 2000, .watches = 16,
+    return (struct soldout_options){.valid_ms = 250, .hold_ms = 50, .read_ms = 100, .every_ms = 60, .hurry_ms = 8, .idle_ms = 2000, .watches = 64,
                                     .filter_bytes = (size_t)1 << 20};
 }
 
@@ -280,20 +280,34 @@ static bool watch_is(const struct soldout_watch *w, const struct activity *a)
     return w->number == a->number && w->epoch == a->epoch && w->buckets == a->buckets && str_eq(w->activity, a->activity);
 }
 
-/* The watch of an activity, made where there is room; NULL: none now. */
-static struct soldout_watch *watch_of(struct soldout *s, const struct activity *a)
+static bool at_rest(const struct soldout_watch *w) { return w->reading == 0 && list_empty(&w->held); }
+
+/* The one that is missed least: free, or at rest and asked about longest ago. NULL: each is just finding out for somebody. */
+static struct soldout_watch *least_asked(struct soldout *s)
 {
-    uint64_t now = clock_mono_us(s->clock);
+    struct soldout_watch *least = NULL;
+    for (size_t i = 0; i < s->options.watches; i++) {
+        struct soldout_watch *w = &s->watches[i];
+        if (!w->number)
+            return w;
+        if (at_rest(w) && (!least || w->asked_us < least->asked_us))
+            least = w;
+    }
+    return least;
+}
+
+/* The watch of an activity; NULL: none now. Where all are taken, whoever is held gets that of another activity, however lately that was asked about: with
+ * more sales sold out than watches each would else hear STOCK_MOVING for as long as the others go on. */
+static struct soldout_watch *watch_of(struct soldout *s, const struct activity *a, bool held)
+{
     struct soldout_watch *w = s->by_number[a->number] ? &s->watches[s->by_number[a->number] - 1] : NULL;
     if (w && watch_is(w, a))
         return w;
-    for (size_t i = 0; !w && i < s->options.watches; i++)
-        if (!s->watches[i].number)
-            w = &s->watches[i];
-    for (size_t i = 0; !w && i < s->options.watches; i++)
-        if (now - s->watches[i].asked_us > (uint64_t)s->options.idle_ms * 1000)
-            w = &s->watches[i];
-    if (!w || w->reading > 0 || !list_empty(&w->held) || a->buckets == 0 || a->buckets > SOLDOUT_BUCKETS)
+    if (!w)
+        w = least_asked(s);
+    if (!w || !at_rest(w) || a->buckets == 0 || a->buckets > SOLDOUT_BUCKETS)
+        return NULL;
+    if (!held && w->number && w->number != a->number && clock_mono_us(s->clock) - w->asked_us <= (uint64_t)s->options.idle_ms * 1000)
         return NULL;
     watch_set(s, w, a);
     return w;
@@ -381,7 +395,7 @@ enum reason soldout_says(struct soldout *s, const struct activity *a, int sku, u
 
 void soldout_hold(struct soldout *s, const struct activity *a, int sku, struct soldout_wait *wait)
 {
-    struct soldout_watch *w = watch_of(s, a);
+    struct soldout_watch *w = watch_of(s, a, wait != NULL);
     uint64_t now = clock_mono_us(s->clock);
     if (wait) {
         wait->sku = sku;

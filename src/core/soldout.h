@@ -21,7 +21,7 @@ struct soldout_options {
     uint32_t every_ms;        /* between two rounds while it is being asked for; 60 */
     uint32_t hurry_ms;        /* the same while somebody is held; 8 */
     uint32_t idle_ms;         /* nobody asked for so long: stop reading; 2000 */
-    size_t watches;           /* activities watched at once; 16 */
+    size_t watches;           /* activities watched at once; 64. More take turns */
     size_t filter_bytes;      /* of all buckets of one activity; 1 MiB (800,000 units) */
 };
 struct soldout_options soldout_options_default(void);
@@ -43,7 +43,7 @@ struct soldout {
     struct soldout_watch *watches;
     uint8_t *filters;
     uint8_t by_number[4096];    /* watch of an activity, + 1 */
-    struct link lone;           /* held without a watch: all are taken */
+    struct link lone;           /* held without a watch: each is just finding out for somebody */
     struct alarm tick;
 };
 

@@ -527,7 +527,11 @@ void http_connection_turns(uv_idle_t *idle)
         list_append(&now, at);
     while ((at = list_take(&now))) {
         struct http_connection *c = list_entry(at, struct http_connection, ready);
-        if (!c->busy && pending(c) == 0)    /* else on_writable will */
+        if (!c->busy && pending(c) > 0) {    /* he may have read by now: then what he asked behind that has its turn, else on_writable gives it */
+            on_writable(c);
+            continue;
+        }
+        if (!c->busy)
             turn(c);
         http_connection_rest(c);
     }

@@ -244,6 +244,10 @@ static void what_no_engine_could_use_is_refused(void **state)
         {SETTING_redis_url, "http://127.0.0.1"}, {SETTING_redis_url, "redis://h:port"}, {SETTING_redis_url, "redis://h:6379/db"},
         {SETTING_redis_url, "unix:relative"}, {SETTING_postgres_url, "rubbish"}, {SETTING_postgres_url, "postgresql://h/db?nosuch=1"},
         {SETTING_payment_webhook_keys, "YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ1Njc4OTA="}, {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ=,whsec_short"},
+        {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lL_-yMzQ="}, {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzR="},
+        {SETTING_auth_jwt_keys, "prod.2026:0123456789abcdef"}, {SETTING_auth_jwt_keys, "k:short"}, {SETTING_auth_jwt_keys, ":0123456789abcdef"},
+        {SETTING_auth_jwt_keys, "a:0123456789abcdef,b:0123456789abcdef,c:0123456789abcdef,d:0123456789abcdef,e:0123456789abcdef,f:0123456789abcdef,g:0123456789abcdef,"
+                                "h:0123456789abcdef,i:0123456789abcdef"},
         {SETTING_rocketmq_namesrv, ";;;"}, {SETTING_rocketmq_namesrv, "host"}, {SETTING_rocketmq_namesrv, "a:1;b"}, {SETTING_rocketmq_namesrv, "a:1,b:0"}};
     static const struct config_flag good[] = {
         {SETTING_redis_url, "redis://u:p@[::1]:6379/3"}, {SETTING_postgres_url, "host=/tmp dbname=s"}, {SETTING_rocketmq_namesrv, "a:1; [::1]:2,c:3;"}};
@@ -279,6 +283,22 @@ static void what_strangers_could_use_is_refused(void **state)
         struct config c;
         if (load(&c, NULL, cases[i].flags, cases[i].count) != cases[i].result)
             fail_msg("case %zu: %s", i, complaints_text);
+        config_free(&c);
+    }
+    /* A key that everybody knows is one wherever it stands in a list. */
+    static const struct config_flag mixed[] = {
+        {SETTING_ids_keys, "0123456789abcdefg,development-only-ids-key"}, {SETTING_ids_keys, " development-only-ids-key"},
+        {SETTING_qualification_keys, "q:0123456789abcdefg,q2:development-only-qualification-key"},
+        {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ=,whsec_ZGV2ZWxvcG1lbnQtb25seS13ZWJob29rLWtleQ=="}};
+    for (size_t i = 0; i < countof(mixed); i++) {
+        struct config_flag flags[7] = {{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+                                       {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
+                                       {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}};
+        for (size_t f = 0; f < 6; f++)
+            if (flags[f].setting == mixed[i].setting)
+                flags[f] = mixed[i];
+        struct config c;
+        assert_int_equal(load(&c, NULL, flags, 6), CONFIG_UNSAFE);
         config_free(&c);
     }
 }

@@ -661,7 +661,7 @@ static void a_stream_has_an_end(void **state)
 
 static void base64(struct buf *out, const void *bytes, size_t n)
 {
-    unsigned char coded[1024];
+    unsigned char coded[4096];
     int len = EVP_EncodeBlock(coded, bytes, (int)n);
     for (int i = 0; i < len && coded[i] != '='; i++)
         buf_add_char(out, coded[i] == '+' ? '-' : coded[i] == '/' ? '_' : (char)coded[i]);
@@ -670,7 +670,7 @@ static void base64(struct buf *out, const void *bytes, size_t n)
 /* "Authorization: Bearer <token>\r\n", signed with `secret`. */
 static const char *bearer(const char *header, const char *claims, const char *secret)
 {
-    static char line[2048];
+    static char line[5120];
     unsigned char mac[32];
     unsigned n = 0;
     struct buf b = buf_fixed(line, sizeof line - 1);
@@ -740,6 +740,26 @@ static void tokens(void **state)
     end();
 }
 
+/* A token may be long, for others write their own things into it: it leaves the memory of its request as it was. */
+static void a_long_token_and_an_order(void **state)
+{
+    (void)state;
+    char claims[3000], other[2600], order[80], target[128];
+    begin((struct terms){.stock = 1, .jwt_keys = "k1:" KEY1});
+    memset(other, 'x', sizeof other - 1);
+    other[sizeof other - 1] = 0;
+    snprintf(claims, sizeof claims, "{\"sub\":\"alice\",\"exp\":%lld,\"groups\":\"%s\"}", (long long)clock_now_ms(w.ports.clock) / 1000 + 60, other);
+    const char *long_one = bearer(HS256, claims, KEY1);
+    assert_int_equal(ask("POST", "/v1/reservations", long_one, "{\"activity_id\":\"act_t\",\"sku_id\":\"sku_a\",\"request_id\":\"r\"}"), 202);
+    snprintf(target, sizeof target, "/v1/reservations/%s?wait=5s", text("reservation_id"));
+    assert_int_equal(ask("GET", target, long_one, NULL), 200);
+    snprintf(order, sizeof order, "%s", text("order_id"));
+    snprintf(target, sizeof target, "/v1/orders/%s", order);
+    assert_int_equal(ask("GET", target, long_one, NULL), 200);
+    assert_string_equal(text("order_id"), order);
+    end();
+}
+
 static void strangers_need_tokens(void **state)
 {
     (void)state;
@@ -773,7 +793,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
         cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
-        cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(strangers_need_tokens),
+        cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };
     return cmocka_run_group_tests_name("public_api", tests, NULL, NULL);

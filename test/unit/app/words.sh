@@ -26,6 +26,8 @@ expect 3 'access.threads: "900" from flag --access-threads' check-config --acces
 expect 5 'auth.mode' serve --http-listen 0.0.0.0:8480
 expect 3 'no-such-file' serve --config /no-such-file
 expect 0 'redis.url  *redis://:\*\*\*@h  *flag' check-config --redis-url redis://:geheim@h
+expect 3 'http.idle_ms: "30000" from flag --http-idle-ms' check-config --http-idle-ms 30000
+expect 3 'http.idle_ms: "-1" from flag --http-idle-ms' check-config --http-idle-ms -1 -o json
 expect 0 '"version":' version -o json
 expect 0 'together, for each of access.threads  *[1-9][0-9.]* MiB' check-config
 expect 0 'complete -o default -F _seckill' completion bash
@@ -68,6 +70,11 @@ expect 0 '^{"inputs":' plan -o json
 expect 0 '^<!doctype html>' plan --html -
 expect 2 'did you mean sale.peak?' plan --set peek=3
 expect 2 'did you mean access_total?' plan --explain acces_total
+page=$(mktemp)
+echo kept >"$page"
+expect 2 'say one of the two' plan --explain access_total --html "$page"
+[ "$(cat "$page")" = kept ] || { echo 'not ok - a page that stood there is kept'; bad=1; }
+rm -f "$page"
 expect 3 'No such file' plan /no-such-file
 expect 3 'No such file' plan --capacity /no-such-file
 expect 2 'expected one of en|zh' plan --lang fr

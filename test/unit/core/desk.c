@@ -511,6 +511,35 @@ static void who_is_held_hears_of_his_own_time(void **state)
     shop_close(s);
 }
 
+/* Three sales are sold out, there are two watches, and people go on asking about all three: nobody hears for ever that stock is moving. */
+static void more_sales_than_watches_take_turns(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct activity sales[3] = {s->fake.activity, s->fake.activity, s->fake.activity};
+    static const char *const names[3] = {"one", "two", "three"};
+    unsigned told[3] = {0};
+    for (unsigned i = 0; i < 3; i++) {
+        sales[i].number = (uint16_t)(100 + i);
+        sales[i].activity = str_of(names[i]);
+    }
+    s->fake.activities = sales;
+    s->fake.activity_count = 3;
+    fake_pass(&s->fake, 3000);    /* the catalog learns of them */
+    for (unsigned turn = 0; turn < 30; turn++) {
+        waits = (struct soldout_wait){.done = hears};
+        s->done = 0;
+        soldout_hold(&s->desk.soldout, catalog_find(&s->desk.catalog, str_of(names[turn % 3])), 0, &waits);
+        for (int ms = 0; ms < 60 && s->done == 0; ms++)
+            fake_pass(&s->fake, 1);
+        told[turn % 3] += heard == REASON_SOLD_OUT;
+        soldout_says(&s->desk.soldout, catalog_find(&s->desk.catalog, str_of(names[(turn + 1) % 3])), 0, 1, 0);    /* in use meanwhile, where it is known */
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(told[i], 10);
+    shop_close(s);
+}
+
 static void pause_and_end_are_known_once_every_bucket_holds_them(void **state)
 {
     (void)state;
@@ -756,7 +785,7 @@ int main(void)
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
         cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(an_old_draft_is_not_believed),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
-        cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time),
+        cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time), cmocka_unit_test(more_sales_than_watches_take_turns),
         cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),

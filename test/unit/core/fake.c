@@ -455,7 +455,7 @@ static void activities(struct ledger *l, struct waiter *w)
     struct flight *f;
     if (!fly(k, FAKE_ACTIVITIES, w, &f))
         return;
-    f->answer.activities = (struct activities_answer){&k->activity, 1};
+    f->answer.activities = (struct activities_answer){k->activities, k->activity_count};
     f->result = &f->answer.activities;
 }
 
@@ -618,6 +618,8 @@ void fake_init(struct fake *k)
     k->activity = (struct activity){.activity = str_lit("act"), .title = str_lit("An act"), .number = 7, .epoch = 1, .buckets = 2, .state = ACTIVITY_OPEN,
                                     .version = 3, .starts_ms = NOW_MS - 1000, .ends_ms = NOW_MS + 3600000, .skus = k->skus, .sku_count = 1,
                                     .incarnations = k->incarnations};
+    k->activities = &k->activity;
+    k->activity_count = 1;
     k->incarnation = "fake-1";
     k->incarnations[0] = k->incarnations[1] = str_of(k->incarnation);
     k->stocks[0].sku = str_lit("sku");

@@ -35,6 +35,8 @@ struct fake {
 
     /* what is answered when all is well; each test sets what it needs */
     struct activity activity;
+    const struct activity *activities;    /* what the ledger lists; that one */
+    size_t activity_count;
     struct str incarnations[2];    /* as recorded: the store's own … */
     const char *incarnation;       /* … and who it is */
     char mark[80];                 /* it is closed under this; empty: it is open */

@@ -625,11 +625,53 @@ static void client_alone(void **state)
     end();
 }
 
+static size_t drained(int fd)
+{
+    static char bytes[1 << 20];
+    size_t sum = 0;
+    for (ssize_t n; (n = recv(fd, bytes, sizeof bytes, 0)) > 0;)
+        sum += (size_t)n;
+    return sum;
+}
+
+/* Requests that wait behind a long answer get their turn whoever notices first that the slow reader has read: the socket, or the turn of those who wait. */
+static void who_waits_behind_a_long_answer(void **state)
+{
+    (void)state;
+    struct http_server_config k = base_config();
+    k.write_ms = 5000;
+    begin_with(k);
+    enum { ASKED = 500, LARGE = 300000 };
+    int slow = dial(), busy = dial();
+    static char asks[200 * 40];
+    size_t sum = 0;
+    for (int i = 0; i < 200; i++)
+        strcat(asks, "GET /now HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < ASKED; i++)
+        say(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 1, pause = 1, reads_at = 1; i < 5000 && sum < (size_t)ASKED * LARGE; i++) {
+        send(busy, asks, strlen(asks), MSG_NOSIGNAL);    /* more than one turn's worth: so there is another, before the sockets are looked at */
+        uv_run(&loop, UV_RUN_NOWAIT);
+        drained(busy);
+        if (i < reads_at)
+            continue;
+        sum += drained(slow);    /* after ever longer pauses: after one of them right when his socket has become full */
+        reads_at = i + (pause = pause % 60 + 1);
+    }
+    struct str rest = hear(slow, NULL);
+    assert_int_equal(count(rest, "408"), 0);
+    assert_true(sum + rest.len >= (size_t)ASKED * LARGE);
+    close(slow);
+    close(busy);
+    run_ms(10);
+    end();
+}
+
 int main(void)
 {
     ready = http_ready_make(409, str_lit("text/plain"), str_lit("hello"), (struct str){0});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses), cmocka_unit_test(answers_and_stays), cmocka_unit_test(pipelined_in_order), cmocka_unit_test(body_in_pieces),
+        cmocka_unit_test(addresses), cmocka_unit_test(answers_and_stays), cmocka_unit_test(pipelined_in_order), cmocka_unit_test(who_waits_behind_a_long_answer), cmocka_unit_test(body_in_pieces),
         cmocka_unit_test(endings), cmocka_unit_test(refusal_is_read), cmocka_unit_test(refusal_has_an_end), cmocka_unit_test(clients_who_leave), cmocka_unit_test(deadlines),
         cmocka_unit_test(full_house), cmocka_unit_test(slow_readers), cmocka_unit_test(streams), cmocka_unit_test(drains),
         cmocka_unit_test(drain_deadline), cmocka_unit_test(close_with_everything_open), cmocka_unit_test(unix_socket),
