@@ -10,6 +10,7 @@
 #include "metric.h"
 
 #define DUE_MAX 32    /* users of one call */
+#define TURN_MS 20000    /* between two turns of an old reservation, at most */
 
 struct job {
     struct link link;
@@ -98,12 +99,21 @@ static void settle(struct job *job, enum reservation_state to)
         job->janitor->facts.settled++;
 }
 
+/* What the broker has confirmed is announced again at 45 s, 90 s, 180 s and so on: where nobody consumes it stands there all the while, and repeats would
+ * stand before what is new. A turn comes every 15 s, with jitter. */
+static bool overdue_again(const struct janitor *j, int64_t age_ms)
+{
+    int64_t at = j->options.overdue_ms;
+    while (age_ms >= 2 * at)
+        at *= 2;
+    return age_ms >= at && age_ms < at + TURN_MS;
+}
+
 /* Nobody has a verdict. What nobody confirmed is announced; what the broker has confirmed is left alone until it is long overdue. */
 static void announce(struct job *job)
 {
     struct janitor *j = job->janitor;
     struct publish_ask ask = {.bucket = job->bucket, .user = job->user, .entry = &job->entry, .again = true};
-    bool overdue = job->age_ms >= (int64_t)j->options.overdue_ms;
     switch (job->entry.state) {
     case RESERVATION_RESERVED:
         break;
@@ -113,7 +123,7 @@ static void announce(struct job *job)
         break;
     case RESERVATION_PUBLISHED:
     case RESERVATION_PROCESSING:
-        if (!overdue || !budget(j))
+        if (!overdue_again(j, job->age_ms) || !budget(j))
             return;
         settle(job, RESERVATION_RECONCILING);
         break;
@@ -131,8 +141,8 @@ static void asked(struct verdict_ask *v, enum reason reason)
     if (reason == REASON_OK && v->decided) {
         KILLPOINT(VERDICT_ANSWERED);
         job->janitor->facts.settled++;
-    } else if (!(reason == REASON_OK && v->parked)) {
-        announce(job);
+    } else if (reason == REASON_OK ? !v->parked : reason == REASON_NOT_FOUND || job->entry.state == RESERVATION_RESERVED) {
+        announce(job);    /* with the ledger away nobody can consume: only what was perhaps never sent is sent */
     }
     job_end(job);
 }
@@ -259,10 +269,14 @@ static void pushed(struct waiter *w, enum reason reason, const void *result)
     ask_due(j);
 }
 
+/* Who does not hear the ledger closes nothing: it may know that server meanwhile. */
 static void read_again(struct catalog_wait *w, enum reason reason)
 {
-    (void)reason;
-    visit(container_of(w, struct janitor, refresh));
+    struct janitor *j = container_of(w, struct janitor, refresh);
+    if (reason == REASON_OK)
+        visit(j);
+    else
+        next_bucket(j);
 }
 
 static void bucket_closed(struct incarnation_guard *guard, const struct bucket *bucket, struct str mark)

@@ -10,6 +10,8 @@
 #include "metric.h"
 #include "order_parts.h"
 
+#define HELD_MS 3000    /* a broker ends an empty pull up to 5 s after the time it was asked for; call_ms is that, and this is for the way */
+
 static void lease(struct order_desk *);
 
 uint64_t order_back_off(struct order_desk *d, uint32_t faults)
@@ -150,7 +152,7 @@ static void pull(struct order_queue *q)
     struct order_desk *d = q->desk;
     struct pull_ask ask = {.queue = q->name, .offset = q->at, .limit = d->options.per_queue, .wait_ms = d->options.pull_wait_ms};
     q->pulled_us = clock_mono_us(d->clock);
-    q->puller = (struct waiter){.wake = pulled, .budget_ms = d->options.pull_wait_ms + d->options.call_ms};
+    q->puller = (struct waiter){.wake = pulled, .budget_ms = d->options.pull_wait_ms + d->options.call_ms + HELD_MS};
     bus_pull(d->bus, &ask, &q->puller);
 }
 

@@ -117,10 +117,11 @@ static void show_verdict(struct query *q)
     const struct query_options *o = &q->desk->options.query;
     /* Not told to the store, and so young that another reader would still believe the store: not shown yet. */
     int64_t age = clock_now_ms(q->desk->clock) - v->entry.created_ms;
+    bool doubt = desk_in_doubt(q->desk);
     if (!v->told)
         desk_doubt(q->desk);
     if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
-        if (q->known)
+        if (q->known && !doubt)
             show_store(q, false);
         else
             conclude(q, REASON_DEPENDENCY_DOWN);    /* no state at all: he may have seen the verdict already */
@@ -249,26 +250,28 @@ static const struct activity *activity_asked(const struct query *q)
     return q->by == QUERY_REQUEST ? catalog_find(c, q->activity) : catalog_by_number(c, ident_read(q->ident).activity);
 }
 
-/* A store that may have forgotten, or has: what it holds undecided may be decided long since. */
-static void doubt_store(struct query *q, const struct look_answer *said)
+/* A store that may have forgotten, or has: what it holds undecided may be decided long since, and that it holds nothing means nothing. True: it is such a one. */
+static bool doubt_store(struct query *q, const struct look_answer *said)
 {
     struct desk *d = q->desk;
     const struct activity *a = activity_asked(q);
     if (!a)
-        return;
+        return false;
     uint8_t bucket = user_bucket(q->hash, a->buckets);
     bool back = said && !incarnation_answered(&d->guard, a, bucket, q->heard, said->sequence, false);
-    if (back || incarnation_of(&d->guard, a, bucket) == INCARNATION_STRANGER)
+    bool forgot = back || incarnation_of(&d->guard, a, bucket) == INCARNATION_STRANGER;
+    if (forgot)
         desk_doubt(d);
+    return forgot;
 }
 
 static void store_said(struct waiter *w, enum reason reason, const void *result)
 {
     struct query *q = container_of(w, struct query, waiter);
     const struct look_answer *a = result;
-    doubt_store(q, reason == REASON_OK ? a : NULL);
+    bool forgot = doubt_store(q, reason == REASON_OK ? a : NULL);
     const struct entry *e = reason == REASON_OK ? choose(q, a) : NULL;
-    q->store_failed = reason != REASON_OK;
+    q->store_failed = reason != REASON_OK || forgot;
     q->known = e != NULL;
     if (!e) {
         fall_back(q);

@@ -65,7 +65,7 @@ struct query {
     struct ident ident;
     uint64_t hash, until_us;
     uint32_t pause_ms;
-    bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer */
+    bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer, or not as one that remembers */
     bool refreshed;               /* the activities were read again for it */
     struct catalog_wait catalog;
     enum reservation_state seen;

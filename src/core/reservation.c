@@ -73,8 +73,9 @@ static void confirmed(struct verdict_ask *v, enum reason reason)
 {
     struct take *t = container_of(v, struct take, verdict);
     struct desk *d = t->desk;
-    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
+    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND, doubt = desk_in_doubt(d), untold = false;
     if (reason == REASON_OK && v->decided) {
+        untold = !v->told;
         bool old = clock_now_ms(d->clock) - v->entry.created_ms >= (int64_t)d->options.query.doubt_ms + 1000;
         if (!v->told)
             desk_doubt(d);
@@ -85,7 +86,7 @@ static void confirmed(struct verdict_ask *v, enum reason reason)
     }
     if (!asked)
         t->entry.state = RESERVATION_RECONCILING;
-    finish(t, !asked && desk_in_doubt(d) ? REASON_UNCERTAIN : REASON_QUEUED);
+    finish(t, (!asked || untold) && doubt ? REASON_UNCERTAIN : REASON_QUEUED);
 }
 
 static void ask_ledger(struct take *t, void (*done)(struct verdict_ask *, enum reason))
@@ -157,8 +158,8 @@ static void again(struct take *t)
 
 /* ---- a store that may have forgotten (protocol §2) ------------------------------------------------------------------------- */
 
-/* It takes nothing new. Perhaps it is only we who do not know that it was warmed or healed: nothing is closed before the ledger has been asked. Once it is closed
- * the ledger is asked no oftener than five times a second. */
+/* It takes nothing new. Perhaps it is only we who do not know that it was warmed or healed: nothing is closed before the ledger has answered, for who does not
+ * hear the ledger would close what others have healed. Once it is closed the ledger is asked no oftener than five times a second. */
 static void closed(struct take *t)
 {
     struct desk *d = t->desk;
@@ -169,14 +170,15 @@ static void closed(struct take *t)
         return;
     }
     bool unknown = a && t->server == INCARNATION_UNHEARD && old;    /* none was ever learnt, and the ledger does not answer */
-    if (a && t->server != INCARNATION_KNOWN && !unknown)
+    if (a && t->server != INCARNATION_KNOWN && !unknown && !t->unread)
         incarnation_close(&d->guard, a, t->bucket.number);
     desk_doubt(d);
     finish(t, unknown ? REASON_DEPENDENCY_DOWN : REASON_UNCERTAIN);
 }
 
 /* What a store says that is not to be believed is told where it is the user's own, and confirmed with the ledger. What it says beside that (that a unit was
- * taken, that another reservation stands, that nothing is left) may be a thing of the past: nobody knows. */
+ * taken, that another reservation stands, that nothing is left, that it is too early or too late for who has nothing here: he may have an order) may be a
+ * thing of the past: nobody knows. */
 static bool believed(struct take *t, enum reason reason, const struct reserve_answer *r)
 {
     struct desk *d = t->desk;
@@ -186,7 +188,8 @@ static bool believed(struct take *t, enum reason reason, const struct reserve_an
     if (!back && t->server != INCARNATION_STRANGER)
         return true;
     desk_doubt(d);
-    bool rumour = (reason == REASON_QUEUED && !r->replayed) || reason == REASON_ALREADY_PURCHASED || reason == REASON_BUCKET_EMPTY;
+    bool rumour = (reason == REASON_QUEUED && !r->replayed) || reason == REASON_ALREADY_PURCHASED || reason == REASON_BUCKET_EMPTY ||
+                  reason == REASON_ENDED || reason == REASON_RESERVATION_PAUSED || reason == REASON_NOT_STARTED || reason == REASON_QUALIFICATION_INVALID;
     if (!rumour)
         return true;
     finish(t, REASON_UNCERTAIN);
@@ -195,8 +198,9 @@ static bool believed(struct take *t, enum reason reason, const struct reserve_an
 
 static void refreshed(struct catalog_wait *w, enum reason reason)
 {
-    (void)reason;
-    again(container_of(w, struct take, catalog));
+    struct take *t = container_of(w, struct take, catalog);
+    t->unread = reason != REASON_OK;
+    again(t);
 }
 
 static void refresh_late(struct waiter *w, enum reason reason, const void *result)
@@ -204,6 +208,7 @@ static void refresh_late(struct waiter *w, enum reason reason, const void *resul
     (void)reason, (void)result;
     struct take *t = container_of(container_of(w, struct alarm, waiter), struct take, alarm);
     catalog_let_go(&t->catalog);
+    t->unread = true;
     again(t);
 }
 

@@ -28,7 +28,7 @@ struct take {
     struct bucket bucket;
     uint64_t hash, asked_us;
     int sku_at;
-    bool refreshed, asked, old;
+    bool refreshed, unread, asked, old;           /* unread: the activities were to be read again, and could not be */
     enum incarnation server;                      /* whom the store was found to be when it was asked, and what it had said */
     struct incarnation_asked seen;
     struct waiter waiter;

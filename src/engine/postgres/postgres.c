@@ -427,7 +427,7 @@ static void activity_decode(struct call *c, const PGresult *r)
 
 static void activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w)
 {
-    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_activity_create, w);
+    struct call *c = lane_call(&of(l)->lanes[LANE_LONG], CALL_activity_create, w);
     struct params *p = &c->params;
     const struct activity *x = &a->activity;
     c->decode = activity_decode;
@@ -531,7 +531,7 @@ static void audit_decode(struct call *c, const PGresult *r)
 
 static void audit(struct ledger *l, struct str activity, struct waiter *w)
 {
-    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_audit, w);
+    struct call *c = lane_call(&of(l)->lanes[LANE_LONG], CALL_audit, w);
     c->decode = audit_decode;
     params_text(&c->params, activity);
     lane_submit(c);

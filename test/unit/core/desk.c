@@ -186,6 +186,28 @@ static void a_stranger_is_locked_out(void **state)
     shop_close(s);
 }
 
+/* The bucket was healed and is open; only we do not hear the ledger, and take its server for a stranger. Nobody else is locked out for that. */
+static void who_does_not_hear_the_ledger_closes_nothing(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    fake_pass(&s->fake, 1100);
+    s->fake.inject_op = FAKE_ACTIVITIES;
+    s->fake.inject = REASON_DEPENDENCY_DOWN;
+    fake_pass(&s->fake, 300);
+    s->fake.incarnation = "fake-2";
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
+    assert_int_equal(s->fake.calls[FAKE_CLOSE], 0);
+    s->fake.inject = REASON_OK;    /* it is heard again, and does not know the server: now it is closed */
+    fake_pass(&s->fake, 1100);
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
+    fake_pass(&s->fake, 10);
+    assert_int_equal(s->fake.calls[FAKE_CLOSE], 1);
+    shop_close(s);
+}
+
 /* Nothing was ever learnt of him, and there is no ledger to ask: nothing is taken, and nobody is locked out. */
 static void without_a_ledger_nobody_is_trusted(void **state)
 {
@@ -208,7 +230,9 @@ static void what_went_back_is_told_to_nobody(void **state)
     (void)state;
     static const struct { enum reason store, told; bool replayed; } cases[] = {
         {REASON_QUEUED, REASON_UNCERTAIN, false}, {REASON_BUCKET_EMPTY, REASON_UNCERTAIN, false}, {REASON_ALREADY_PURCHASED, REASON_UNCERTAIN, false},
-        {REASON_QUEUED, REASON_QUEUED, true}, {REASON_ORDERED, REASON_ORDERED, true}, {REASON_ENDED, REASON_ENDED, false}};
+        {REASON_QUEUED, REASON_QUEUED, true}, {REASON_ORDERED, REASON_ORDERED, true}, {REASON_ENDED, REASON_UNCERTAIN, false},
+        {REASON_NOT_STARTED, REASON_UNCERTAIN, false}, {REASON_RESERVATION_PAUSED, REASON_UNCERTAIN, false}, {REASON_QUALIFICATION_INVALID, REASON_UNCERTAIN, false},
+        {REASON_RELEASED, REASON_RELEASED, true}};
     for (size_t i = 0; i < countof(cases); i++) {
         struct shop *s = shop_open();
         struct take t;
@@ -670,11 +694,26 @@ static void without_the_store_the_ledger_answers(void **state)
     s->desk.doubt_until_us = UINT64_MAX;
     s->fake.inject_op = FAKE_SETTLE;
     s->fake.inject = REASON_DEPENDENCY_DOWN;
-    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
-    assert_int_equal(q.view.status, RESERVATION_PUBLISHED);    /* what others still read */
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_DEPENDENCY_DOWN);    /* what others still read may be less than he was shown before */
     query_of(s, &q, QUERY_RESERVATION);
     s->fake.entry.state = RESERVATION_NONE;
     assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    shop_close(s);
+}
+
+/* A store of which nobody knows whether it remembers holds nothing of him, nor does the ledger yet: that is no "not found". */
+static void a_stranger_who_knows_nothing_of_him_says_nothing(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct query q;
+    query_of(s, &q, QUERY_REQUEST);
+    s->fake.entry.state = RESERVATION_NONE;
+    assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
+    s->fake.incarnation = "fake-2";
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    s->fake.incarnation = "fake-1";
+    assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
     shop_close(s);
 }
 
@@ -779,7 +818,8 @@ int main(void)
         cmocka_unit_test(a_unit_is_taken_and_announced), cmocka_unit_test(a_slow_broker_does_not_hold_the_buyer),
         cmocka_unit_test(every_answer_of_the_store_is_told), cmocka_unit_test(whatever_fails_he_hears_once),
         cmocka_unit_test(a_stranger_is_asked_about_before_he_is_locked_out), cmocka_unit_test(a_stranger_is_locked_out),
-        cmocka_unit_test(without_a_ledger_nobody_is_trusted), cmocka_unit_test(what_went_back_is_told_to_nobody),
+        cmocka_unit_test(without_a_ledger_nobody_is_trusted), cmocka_unit_test(who_does_not_hear_the_ledger_closes_nothing),
+        cmocka_unit_test(a_stranger_who_knows_nothing_of_him_says_nothing), cmocka_unit_test(what_went_back_is_told_to_nobody),
         cmocka_unit_test(a_closing_that_fails_is_repeated),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),

@@ -416,6 +416,35 @@ static void what_is_due_is_announced_or_left(void **state)
     }
 }
 
+/* Nobody consumes for ten minutes: what the broker has is announced again a few times, not every 15 s; and with the ledger away, which who consumes needs
+ * too, only what was perhaps never sent. */
+static void what_stands_in_the_broker_is_not_piled_up(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor *j = janitor_open();
+    unsigned sent = 0;
+    for (int64_t age_ms = 15000; age_ms < 600000; age_ms += 16000) {    /* its turns */
+        size_t before = k.sent;
+        due_entry(RESERVATION_PUBLISHED, age_ms);
+        for (int i = 0; i < 50 && k.due_count > 0; i++)
+            fake_pass(&k, 50);
+        k.due_count = 0;
+        fake_pass(&k, 100);
+        sent += k.sent > before;
+    }
+    assert_in_range(sent, 4, 8);
+    static const enum reservation_state states[] = {RESERVATION_RESERVED, RESERVATION_RECONCILING, RESERVATION_PUBLISHED};
+    k.ledger_look = REASON_DEPENDENCY_DOWN;
+    for (size_t i = 0; i < countof(states); i++) {
+        size_t before = k.sent;
+        due_entry(states[i], 46000);
+        fake_pass(&k, 700);
+        assert_int_equal(k.sent > before, states[i] == RESERVATION_RESERVED);
+    }
+    janitor_close(j);
+}
+
 static void a_verdict_is_told_and_nothing_sent(void **state)
 {
     (void)state;
@@ -1041,7 +1070,7 @@ int main(void)
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
-        cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
+        cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(what_stands_in_the_broker_is_not_piled_up), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
         cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(unfinished_warms_wait_their_turn),
         cmocka_unit_test(a_warm_that_was_left_is_finished),
         cmocka_unit_test(the_janitor_sees_what_went_back),
