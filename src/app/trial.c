@@ -170,6 +170,7 @@ void trial_rise(struct process *p)
     p->up = true;
     p->dies_at = 0;
     p->lives++;
+    p->began_us = p->trial->clock.mono_us;
     snprintf(p->owner, sizeof p->owner, "%s.%u", p->name, p->lives);
     trial_line(p->trial, "%-9s begins", p->name);
     begin(p);
@@ -193,6 +194,9 @@ void trial_die(struct process *p, uint64_t back_us)
     p->up = false;
     p->dies_at = 0;
     t->result->deaths++;
+    for (size_t i = 0; i < t->slip_count; i++)
+        if (t->clock.mono_us - t->slips[i].at_us < 5 * SECOND_US)
+            t->slips[i].knowers &= ~((uint64_t)1 << (p - t->processes));
     end(p);
     for (size_t i = 0; i < countof(all); i++)
         sim_calls_cut(all[i], 300);    /* what had not left the host goes down with it */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "auditor.h"
 #include "conservation.h"
 #include "trial_parts.h"
 
@@ -418,22 +419,45 @@ bool trial_judge_quiet(struct trial *t)
 static void counted(struct conservation *c) { c->activity = (struct str){0}; }
 static bool count_ended(void *c) { return ((struct conservation *)c)->activity.len == 0; }
 
-static void judge_units(struct trial *t, struct sale *s, struct process *by)
+/* Nobody who lived could know that Redis had gone back: no bucket was closed, and what was forgotten comes back by the auditor, in its time. */
+static bool unseen(const struct trial *t)
+{
+    for (size_t i = 0; i < t->slip_count; i++)
+        if (t->slips[i].knowers == 0)
+            return true;
+    return false;
+}
+
+/* Each unit is somewhere, once, and nothing is on its way. With `last` it must be so. */
+static bool units_add_up(struct trial *t, struct sale *s, struct process *by, bool last)
 {
     struct conservation_options options = conservation_options_default();
     struct conservation c = {.activity = str_of(s->name), .done = counted};
-    bool started = conservation_start(&c, &by->store.store, &by->ledger.ledger, &t->clock.clock, &options);
+    bool started = conservation_start(&c, &by->store.store, &by->ledger.ledger, &t->clock.clock, &options), good = true;
     check(started);
     bool ended = sim_clock_run(&t->clock, count_ended, &c, 120ull * SECOND_US);
     if (!ended || c.reason != REASON_OK)
         trial_broken(t, "conservation", "the count of %s ended with %s", s->name, ended ? reason_word(c.reason) : "nothing");
     for (size_t i = 0; ended && i < c.sku_count; i++) {
         const struct conservation_sku *k = &c.skus[i];
-        if (k->s0 != k->a + k->r + k->o + k->c + k->e || k->drift != 0 || k->r != 0 || k->c != 0)
+        if (k->s0 == k->a + k->r + k->o + k->c + k->e && k->drift == 0 && k->r == 0 && k->c == 0)
+            continue;
+        good = false;
+        if (last)
             trial_broken(t, "conservation", "%s/" STR_FMT ": S0 %lld A %lld R %lld O %lld C %lld E %lld drift %lld", s->name, STR_ARG(k->sku), (long long)k->s0,
                          (long long)k->a, (long long)k->r, (long long)k->o, (long long)k->c, (long long)k->e, (long long)k->drift);
     }
     conservation_close(&c);
+    return good;
+}
+
+static void judge_units(struct trial *t, struct sale *s, struct process *by)
+{
+    const struct auditor_options auditor = auditor_options_default();
+    uint64_t until_us = t->clock.mono_us + (unseen(t) ? ((uint64_t)auditor.missing_ms + 10ull * auditor.every_ms) * 1000 : 0);
+    while (t->clock.mono_us < until_us && !units_add_up(t, s, by, false))
+        sim_clock_run_until(&t->clock, t->clock.mono_us + (uint64_t)auditor.every_ms * 1000);
+    units_add_up(t, s, by, true);
 }
 
 static bool unit_left(const struct trial *t, const struct purchase *q, uint8_t bucket)

@@ -19,6 +19,7 @@
 
 #define TRIAL_START_MS 1796083200000    /* 2026-12-01 */
 #define TRIAL_ACTIVITIES 3
+#define TRIAL_SLIPS 32
 #define TRIAL_SKUS 3
 #define TRIAL_PEOPLE 72
 #define TRIAL_PURCHASES 256
@@ -46,6 +47,7 @@ struct process {
     size_t number;
     bool up, frozen;
     unsigned lives;
+    uint64_t began_us;
     struct sim_watch watch;          /* its own wall clock */
     struct sim_random random;
     struct sim_store store;          /* its doors outlive it: what it asked before it died may still arrive */
@@ -178,6 +180,9 @@ struct trial {
     unsigned greed;                  /* percent of buyers who try again under another name after a release */
     uint64_t lost_us;                /* when it last did; 0: never */
     bool emptied;                    /* a bucket is gone: that is not healed but rebuilt */
+    /* Redis went back under the same name: only who had read it lately can know. Who of the janitors had; those who died before they could see are taken out. */
+    struct { uint64_t at_us, knowers; } slips[TRIAL_SLIPS];
+    size_t slip_count;
     struct sim_snapshot snapshot;
     struct alarm camera;             /* takes the snapshots */
     bool audit_due, stock_due, reap_due;

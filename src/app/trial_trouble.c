@@ -125,6 +125,18 @@ static void doors_break(struct trial *t)
         sim_calls_cut(&t->processes[i].store.calls, 500);
 }
 
+/* A janitor that has been up for three seconds has read every bucket. */
+static void slipped(struct trial *t)
+{
+    check(t->slip_count < TRIAL_SLIPS && t->process_count <= 64);
+    uint64_t now = t->clock.mono_us, knowers = 0;
+    for (size_t i = 0; i < t->process_count; i++)
+        if (t->processes[i].role == TRIAL_JANITOR && t->processes[i].up && now - t->processes[i].began_us >= 3 * SECOND_US)
+            knowers |= (uint64_t)1 << i;
+    t->slips[t->slip_count].at_us = now;
+    t->slips[t->slip_count++].knowers = knowers;
+}
+
 static void forgets(struct trouble *u)
 {
     struct trial *t = u->trial;
@@ -132,6 +144,8 @@ static void forgets(struct trouble *u)
     if (u->kind == TROUBLE_SLIP && t->snapshot.buckets) {
         t->lost_us = t->clock.mono_us;
         sim_store_slip(&t->stock, &t->snapshot, u->chance & 1);
+        if (!(u->chance & 1))
+            slipped(t);
         t->emptied |= t->stock.count < buckets;
         return;
     }

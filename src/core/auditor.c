@@ -51,11 +51,19 @@ static void round_end(struct auditor *a)
     rest(a, (uint64_t)a->options.every_ms * 1000);
 }
 
-/* One that is over is counted now and then: its orders live on. */
+static bool misses_units(const struct auditor *a, uint16_t number)
+{
+    for (size_t i = 0; i < a->missing_count; i++)
+        if (a->missing[i].number == number)
+            return true;
+    return false;
+}
+
+/* One that is over is counted now and then: its orders live on. Where units are missing, in every round, for only what is missing in round after round comes back. */
 static bool counts(const struct auditor *a, const struct activity *at)
 {
     return at->state != ACTIVITY_DRAFT && !at->rebuilding && at->activity.len <= sizeof a->name
-        && (at->state != ACTIVITY_CLOSED || a->round % 16 == at->number % 16);
+        && (at->state != ACTIVITY_CLOSED || a->round % 16 == at->number % 16 || misses_units(a, at->number));
 }
 
 static void next(struct waiter *w, enum reason reason, const void *result)

@@ -987,6 +987,22 @@ static void who_is_missing_comes_back_after_its_time_and_not_before(void **state
     audits_end(&a);
 }
 
+/* A sale that is over is counted once in sixteen rounds, but who is missing there in every one: else each count would be his first. */
+static void who_is_missing_comes_back_to_a_sale_that_is_over(void **state)
+{
+    (void)state;
+    books();
+    k.activity.state = ACTIVITY_CLOSED;
+    k.held[0] = k.held[1];
+    k.held_count = 1;
+    struct auditor a = audits(60000);
+    auditor_start(&a);
+    for (int i = 0; i < 600 && k.calls[FAKE_REPAIR] == 0; i++)
+        fake_pass(&k, 1000);
+    assert_true(k.calls[FAKE_REPAIR] >= 1 && k.last_repair.missing && k.last_repair.token.unit == 1);
+    audits_end(&a);
+}
+
 static void the_missing_are_remembered_one_by_one_where_there_is_room_for_one(void **state)
 {
     (void)state;
@@ -1081,6 +1097,7 @@ int main(void)
         cmocka_unit_test(whatever_fails_a_move_ends_once_and_can_be_repeated), cmocka_unit_test(each_unit_is_found_by_its_name),
         cmocka_unit_test(what_was_planted_is_named), cmocka_unit_test(a_unit_on_its_way_is_no_finding), cmocka_unit_test(whatever_fails_a_count_ends_once),
         cmocka_unit_test(a_broken_rule_pauses_the_sale), cmocka_unit_test(who_is_missing_comes_back_after_its_time_and_not_before),
+        cmocka_unit_test(who_is_missing_comes_back_to_a_sale_that_is_over),
         cmocka_unit_test(the_missing_are_remembered_one_by_one_where_there_is_room_for_one),
         cmocka_unit_test(a_copy_too_many_is_told_at_once), cmocka_unit_test(whatever_fails_the_auditor_goes_on),
         cmocka_unit_test(an_auditor_may_go_at_any_moment)};
