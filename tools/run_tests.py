@@ -148,14 +148,21 @@ def findings(logs):
     return list(first)
 
 
+LIGHT = {"unit", "memory", "scenario", "fast"}    # needs no server
+
+
+def suites_of(test):
+    return {s.split(":")[-1] for s in test["suite"]}
+
+
 def selected(tests, fast, only, also, without, programs):
     for test in tests:
         if programs is not None:
             if test["name"] in programs:
                 yield test
             continue
-        suites = {s.split(":")[-1] for s in test["suite"]}
-        if fast and not suites & {"unit", "memory", "scenario", "fast"}:
+        suites = suites_of(test)
+        if fast and not suites & LIGHT:
             continue
         if test["name"] in also:
             yield test
@@ -169,11 +176,16 @@ def selected(tests, fast, only, also, without, programs):
 
 
 def run_all(tests, jobs, build, logs):
-    """Longest first, so that the last one does not run alone; those that want the machine for themselves come at the end."""
+    """Longest first, so that the last one does not run alone. What needs no server sleeps most of its time, and goes beside what does in a lane of its own. Those
+    that want the machine for themselves come at the end."""
     forgiven = may_skip()
     together = sorted((t for t in tests if t["is_parallel"]), key=lambda t: -(t["timeout"] or 0))
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda t: run(t, build, logs, forgiven), together))
+    heavy = [t for t in together if not suites_of(t) & LIGHT]
+    light = [t for t in together if suites_of(t) & LIGHT]
+    one = lambda t: run(t, build, logs, forgiven)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool, concurrent.futures.ThreadPoolExecutor(1 if heavy else jobs) as beside:
+        under_way = pool.map(one, heavy), beside.map(one, light)    # both have begun
+        results = [result for lane in under_way for result in lane]
     return results + [run(t, build, logs, forgiven) for t in tests if not t["is_parallel"]]
 
 
