@@ -28,7 +28,7 @@ struct caller {
 struct run {
     uv_loop_t loop;
     struct store *store;
-    size_t total, buckets, batch, callers, counted;
+    size_t total, buckets, batch, callers, counted, until;
     size_t next, done, failed;
     int phase;    /* 0 seed, 1 reserve, 2 PUBLISHED, 3 ORDERED */
     struct sku sku;
@@ -124,7 +124,7 @@ static void ask(struct caller *c)
     struct run *r = c->run;
     size_t most = r->phase == 0 ? STORE_BATCH_MAX : r->phase == 1 ? 1 : r->batch;
     c->first = r->next;
-    c->count = r->total - r->next < most ? r->total - r->next : most;
+    c->count = r->until - r->next < most ? r->until - r->next : most;
     r->next += c->count;
     if (c->count == 0)
         return;
@@ -172,35 +172,37 @@ static void yardstick(size_t total)
     }
 }
 
-static void phase(struct run *r, int which)
+/* Goes on until so many are done and nothing is under way; the least cost of a slice. */
+static double work(struct run *r, size_t until)
 {
-    static const char *const names[] = {"seed", "reserve", "PUBLISHED", "ORDERED"};
-    double cpu = cpu_us(), began = (double)uv_hrtime();
-    r->phase = which;
-    r->next = r->done = r->failed = 0;
-    size_t callers = which == 0 ? 8 : r->callers;    /* a batch of units goes to every bucket at once */
+    double slice_cpu = cpu_us(), least = 1e9;
+    size_t slice = r->done, callers = r->phase == 0 ? 8 : r->callers;    /* a batch of units goes to every bucket at once */
+    r->until = until;
     for (size_t i = 0; i < callers; i++)
         ask(&r->at[i]);
-    double slice_cpu = cpu, least = 1e9;
-    size_t slice = 0, before = 0;    /* before: done when counting began */
-    while (r->done < r->total) {
+    while (r->done < until) {
         uv_run(&r->loop, UV_RUN_ONCE);
-        bool begins = before == 0 && r->counted < r->total && r->done >= r->total - r->counted;
-        if (r->done - slice < SLICE && !begins)
+        if (r->done - slice < SLICE)
             continue;
         double now = cpu_us(), each = (now - slice_cpu) / (double)(r->done - slice);
         least = each < least ? each : least;
         slice_cpu = now;
         slice = r->done;
-        if (begins) {
-            before = r->done;
-            cpu = now;
-            began = (double)uv_hrtime();
-            least = 1e9;
-        }
     }
+    return least;
+}
+
+static void phase(struct run *r, int which)
+{
+    static const char *const names[] = {"seed", "reserve", "PUBLISHED", "ORDERED"};
+    size_t before = r->total - r->counted;
+    r->phase = which;
+    r->next = r->done = r->failed = 0;
+    before -= before % (r->batch * r->buckets);
+    work(r, before);
+    double cpu = cpu_us(), began = (double)uv_hrtime(), least = work(r, r->total);
     double took = (double)uv_hrtime() - began, n = (double)(r->total - before);
-    printf("%-10s %9.2f %9.2f %12.0f %10zu\n", names[which], (cpu_us() - cpu) / n, least, n / took * 1e9, r->failed);
+    printf("%-10s %9.2f %9.2f %12.0f %10zu\n", names[which], (cpu_us() - cpu) / n, least < 1e9 ? least : 0, n / took * 1e9, r->failed);
 }
 
 static void installed(struct waiter *w, enum reason reason, const void *result)
@@ -256,6 +258,7 @@ int main(int argc, char **argv)
     r.callers = number(argc, argv, 4, 256, CALLERS_MOST);
     r.counted = number(argc, argv, 5, r.total, r.total);
     r.total -= r.total % (r.batch * r.buckets);    /* whole batches */
+    r.counted = r.counted < r.total ? r.counted : r.total;
     check(r.total > 0);
     r.tokens = calloc(r.total, sizeof *r.tokens);
     check(r.tokens != NULL && uv_loop_init(&r.loop) == 0);
