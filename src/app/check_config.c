@@ -72,7 +72,7 @@ struct memory_row {
     const char *what;
     size_t bytes;
 };
-#define MEMORY_ROWS 5
+#define MEMORY_ROWS 6
 static void memory_of(const struct config *c, struct memory_row out[MEMORY_ROWS])
 {
     struct desk_options o = desk_options_default();
@@ -80,7 +80,8 @@ static void memory_of(const struct config *c, struct memory_row out[MEMORY_ROWS]
     out[1] = (struct memory_row){"calls to Redis (redis.in_flight)", redis_memory((size_t)c->redis_in_flight)};
     out[2] = (struct memory_row){"messages not yet confirmed", publisher_memory(o.publisher)};
     out[3] = (struct memory_row){"states waiting to be told", settler_memory(o.settler)};
-    out[4] = (struct memory_row){"together, for each of access.threads", 0};
+    out[4] = (struct memory_row){"sales watched for being sold out", soldout_memory(o.soldout)};
+    out[5] = (struct memory_row){"together, for each of access.threads", 0};
     for (size_t i = 0; i < MEMORY_ROWS - 1; i++)
         out[MEMORY_ROWS - 1].bytes += out[i].bytes;
 }

@@ -313,6 +313,8 @@ static struct soldout_watch *watch_of(struct soldout *s, const struct activity *
     return w;
 }
 
+size_t soldout_memory(struct soldout_options o) { return o.watches * (sizeof(struct soldout_watch) + o.filter_bytes); }
+
 bool soldout_init(struct soldout *s, struct store *store, struct clock *clock, struct catalog *catalog, struct incarnation_guard *guard,
                   struct soldout_options options)
 {

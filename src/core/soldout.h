@@ -48,6 +48,7 @@ struct soldout {
 };
 
 bool soldout_init(struct soldout *, struct store *, struct clock *, struct catalog *, struct incarnation_guard *, struct soldout_options);
+size_t soldout_memory(struct soldout_options);    /* bytes that soldout_init takes */
 void soldout_stop(struct soldout *);    /* whoever is held hears STOCK_MOVING */
 void soldout_free(struct soldout *);
 
