@@ -61,8 +61,8 @@ static void forget(struct soldout_watch *w)
 static void schedule(struct soldout *s)
 {
     uint64_t next = UINT64_MAX, hold = (uint64_t)s->options.hold_ms * 1000;
-    for (size_t i = 0; i <= s->options.watches; i++) {
-        struct soldout_watch *w = i < s->options.watches ? &s->watches[i] : NULL;
+    for (size_t i = 0; i <= s->used; i++) {
+        struct soldout_watch *w = i < s->used ? &s->watches[i] : NULL;
         struct link *held = w ? &w->held : &s->lone;
         if (!list_empty(held) && list_entry(held->next, struct soldout_wait, link)->since_us + hold < next)
             next = list_entry(held->next, struct soldout_wait, link)->since_us + hold;
@@ -239,7 +239,7 @@ static void ticked(struct waiter *waiter, enum reason reason, const void *result
     (void)reason, (void)result;
     struct soldout *s = container_of(container_of(waiter, struct alarm, waiter), struct soldout, tick);
     uint64_t now = clock_mono_us(s->clock), hold = (uint64_t)s->options.hold_ms * 1000;
-    for (size_t i = 0; i < s->options.watches; i++) {
+    for (size_t i = 0; i < s->used; i++) {
         struct soldout_watch *w = &s->watches[i];
         if (now >= hold)
             let_out(s, &w->held, now - hold);
@@ -273,6 +273,8 @@ static void watch_set(struct soldout *s, struct soldout_watch *w, const struct a
     w->begun_us = w->begun_before_us = 0;
     memset(w->filters, 0, sizeof w->filters);
     s->by_number[a->number] = (uint8_t)(w - s->watches + 1);
+    if (s->used < (size_t)(w - s->watches) + 1)
+        s->used = (size_t)(w - s->watches) + 1;
 }
 
 static bool watch_is(const struct soldout_watch *w, const struct activity *a)
@@ -286,10 +288,10 @@ static bool at_rest(const struct soldout_watch *w) { return w->reading == 0 && l
 static struct soldout_watch *least_asked(struct soldout *s)
 {
     struct soldout_watch *least = NULL;
-    for (size_t i = 0; i < s->options.watches; i++) {
+    if (s->used < s->options.watches)
+        return &s->watches[s->used];
+    for (size_t i = 0; i < s->used; i++) {
         struct soldout_watch *w = &s->watches[i];
-        if (!w->number)
-            return w;
         if (at_rest(w) && (!least || w->asked_us < least->asked_us))
             least = w;
     }

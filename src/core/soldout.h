@@ -41,6 +41,7 @@ struct soldout {
     struct incarnation_guard *guard;
     struct soldout_options options;
     struct soldout_watch *watches;
+    size_t used;                /* watches that have ever been of an activity: the first so many */
     uint8_t *filters;
     uint8_t by_number[4096];    /* watch of an activity, + 1 */
     struct link lone;           /* held without a watch: each is just finding out for somebody */
