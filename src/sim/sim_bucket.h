@@ -57,6 +57,7 @@ struct sim_bucket {
     uint8_t *filter;
     uint32_t filter_bits;
     struct sim_ground ground;
+    struct sim_bucket *gone_before;      /* a list of those that are no more */
 };
 
 /* A bucket without units, as `install` makes it. */

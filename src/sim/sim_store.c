@@ -20,8 +20,10 @@ void sim_store_world_init(struct sim_store_world *w, uint64_t seed)
 
 static void forget(struct sim_store_world *w)
 {
-    for (size_t i = 0; i < w->count; i++)
-        sim_bucket_free(w->all[i]);
+    for (size_t i = 0; i < w->count; i++) {
+        w->all[i]->gone_before = w->gone;
+        w->gone = w->all[i];
+    }
     w->count = 0;
     sim_map_free(&w->buckets);
 }
@@ -34,7 +36,11 @@ void sim_store_lose(struct sim_store_world *w)
 
 void sim_store_world_end(struct sim_store_world *w)
 {
-    sim_store_lose(w);
+    forget(w);
+    for (struct sim_bucket *b = w->gone, *before; b; b = before) {
+        before = b->gone_before;
+        sim_bucket_free(b);
+    }
     free(w->all);
     *w = (struct sim_store_world){0};
 }

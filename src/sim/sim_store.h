@@ -11,6 +11,7 @@ struct sim_store_world {
     struct sim_map buckets;          /* (activity, epoch, number) → sim_bucket */
     struct sim_bucket **all;
     size_t count, cap;
+    struct sim_bucket *gone;         /* they are no more, and stay: an answer on its way may still speak of what was in them */
     struct sim_random chance;        /* jitter of the janitor's turns */
     char incarnation[24];            /* what the server is by now … */
     char greeted[24];                /* … and what it said when the connections were last made */

@@ -5,7 +5,7 @@
  *
  * Makes a database of its own, places `before` orders that nobody counts and tells of them; then places `orders` orders in batches over one connection with two calls in flight, as a consumer with two queues
  * would, then claims and finishes all that is to be told of them, as a relay would; prints orders/s, the CPU time of the backends per order, by /proc,
- * and the bytes of WAL. The server must run on this machine. */
+ * the bytes of WAL, and how many of them are images of whole pages. The server must run on this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -150,15 +150,34 @@ static void tell_all(void)
     } while (true);
 }
 
-static double wal_bytes(void)
+static double number_of(const char *query)
 {
     PGconn *conn = PQconnectdb(postgres_world_url());
-    PGresult *r = PQexec(conn, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn");
+    PGresult *r = PQexec(conn, query);
     check(PQresultStatus(r) == PGRES_TUPLES_OK);
-    double bytes = strtod(PQgetvalue(r, 0, 0), NULL);
+    double number = strtod(PQgetvalue(r, 0, 0), NULL);
     PQclear(r);
     PQfinish(conn);
-    return bytes;
+    return number;
+}
+
+static void run_sql(const char *statement)
+{
+    PGconn *conn = PQconnectdb(postgres_world_url());
+    PGresult *r = PQexec(conn, statement);
+    check(PQresultStatus(r) == PGRES_COMMAND_OK);
+    PQclear(r);
+    PQfinish(conn);
+}
+
+static double wal_bytes(void) { return number_of("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn"); }
+
+/* How many of the bytes written from..to are images of whole pages: those that were touched for the first time after a checkpoint. */
+static double image_bytes(double from, double to)
+{
+    char query[256];
+    snprintf(query, sizeof query, "SELECT sum(fpi_size) FROM pg_get_wal_stats('0/0'::pg_lsn + %.0f::numeric, '0/0'::pg_lsn + %.0f::numeric)", from, to);
+    return number_of(query);
 }
 
 int main(int argc, char **argv)
@@ -170,6 +189,7 @@ int main(int argc, char **argv)
     check(before >= 0 && orders > 0 && batch > 0 && batch <= LEDGER_BATCH_MAX && repeats >= 0 && repeats < 100);
     log_level_set(LEVEL_ERROR);
     world = world_open();
+    run_sql("CREATE EXTENSION pg_walinspect");
     struct sku sku = {.sku = str_lit("sku-1"), .stock = before + orders, .price = 100, .currency = str_lit("CNY")};
     activity = (struct activity){.activity = str_lit("measure"), .title = str_lit("t"), .buckets = 1, .starts_ms = 1000, .ends_ms = 4000000000000,
                                  .pay_timeout_s = 900, .skus = &sku, .sku_count = 1};
@@ -190,9 +210,10 @@ int main(int argc, char **argv)
     start = uv_hrtime();
     tell_all();
     double told_seconds = (double)(uv_hrtime() - start) / 1e9, told_us = backend_us() - cpu - placed_us, told_wal = wal_bytes() - wal - placed_wal;
+    double images = image_bytes(wal, wal + placed_wal + told_wal);
     printf("orders=%lld batch=%lld repeats=%lld%% place: seconds=%.2f per_s=%.0f backend_us=%.1f wal=%.0f  tell: seconds=%.2f backend_us=%.1f wal=%.0f rows=%.2f"
-           "  together: backend_us=%.1f wal=%.0f\n", (long long)orders, (long long)batch, (long long)repeats, seconds, n / seconds, placed_us / n, placed_wal / n,
-           told_seconds, told_us / n, told_wal / n, (double)told_rows / n, (placed_us + told_us) / n, (placed_wal + told_wal) / n);
+           "  together: backend_us=%.1f wal=%.0f images=%.0f\n", (long long)orders, (long long)batch, (long long)repeats, seconds, n / seconds, placed_us / n, placed_wal / n,
+           told_seconds, told_us / n, told_wal / n, (double)told_rows / n, (placed_us + told_us) / n, (placed_wal + told_wal) / n, images / n);
     world->close(world);
     return 0;
 }

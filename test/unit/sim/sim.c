@@ -364,6 +364,32 @@ static void a_snapshot_is_what_redis_goes_back_to(void **state)
     shop_close(s);
 }
 
+static void hears_of_s(struct waiter *w, enum reason reason, const void *result)
+{
+    const struct stock_answer *a = result;
+    hears(w, reason, result);
+    assert_int_equal(reason, REASON_OK);
+    assert_true(a->sku_count == 1 && str_eq(a->skus[0].sku, str_lit("S")));
+}
+
+static void an_answer_on_its_way_outlives_what_it_speaks_of(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct sim_snapshot snapshot = sim_store_snapshot(&s->world);
+    struct heard h = {.waiter.wake = hears_of_s};
+    s->store.calls.weather = (struct sim_weather){.ask_us = 10, .answer_us = 1000};
+    store_stock(&s->store.store, &(struct stock_ask){.bucket = one_bucket}, &h.waiter);
+    sim_clock_run_until(&s->clock, 500);
+    assert_int_equal(sequence(s), 2);
+    sim_store_slip(&s->world, &snapshot, true);
+    sim_store_slip(&s->world, &snapshot, false);
+    sim_clock_run_until(&s->clock, 5000);
+    assert_int_equal(h.times, 1);
+    sim_snapshot_free(&snapshot);
+    shop_close(s);
+}
+
 /* ---- bus: what the contract leaves to each world ---- */
 
 static void pulled_count(struct waiter *w, enum reason reason, const void *result)
@@ -426,6 +452,7 @@ int main(void)
         cmocka_unit_test(each_fault_does_what_its_row_says),
         cmocka_unit_test(a_full_door_says_so_and_does_nothing),
         cmocka_unit_test(a_snapshot_is_what_redis_goes_back_to),
+        cmocka_unit_test(an_answer_on_its_way_outlives_what_it_speaks_of),
         cmocka_unit_test(a_held_pull_ends_with_the_message_or_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
