@@ -115,6 +115,7 @@ static void begin(struct process *p)
     struct random *r = &p->random.random;
     struct desk_options small = desk_small();
     bool good = true;
+    small.query.lost_ms = 500u << t->options.seed % 8;    /* half a second to a minute: too early is as safe as late */
     if (p->role == TRIAL_ACCESS) {
         good = desk_init(&p->desk, s, b, l, c, r, &t->keys, small);
         desk_start(&p->desk);

@@ -63,6 +63,9 @@ static void taken(struct trial *t, const struct reserve_ask *ask, const struct r
         if (q != p && q->made && q->sale == p->sale && q->sku == p->sku && str_eq(str_of(q->user), str_of(p->user)) && !released_by_now(t, q))
             trial_broken(t, "H2", "%s got a second unit of %s: %s and %s", p->user, t->sales[p->sale].sku_names[p->sku], q->request, p->request);
     }
+    const struct sim_inbox *before = verdict_on(t, p);
+    if (before && before->why == REASON_LOST)    /* who decided that could not know the request, which is therefore free again */
+        memset(p->shown_us, 0, sizeof p->shown_us);
     p->made = true;
     p->times++;
     p->ident = answer->entry.ident;

@@ -45,7 +45,9 @@ struct desk {
     struct verdict_office office;
     struct counter pays, cancels;
     size_t takes, queries;        /* in flight */
-    uint64_t dress_us, dressed;   /* the second that began then, and how many orders were looked up in it (query.c) */
+    struct second {               /* a second, and how often in it … */
+        uint64_t began_us, times;
+    } dressed, given_up;          /* … an order was looked up, a reservation that nobody knows was decided (query.c) */
     uint64_t doubt_until_us;      /* until then no undecided answer of the store is believed alone (protocol §6) */
     bool draining;                /* takes nothing new: replays only */
 };

@@ -10,7 +10,7 @@
 struct query_options query_options_default(void)
 {
     return (struct query_options){.queries = 20000, .store_ms = 200, .ledger_ms = 1000, .doubt_ms = 2000, .fall_back_ms = 60000, .wait_ms = 25000,
-                                  .look_first_ms = 60, .look_most_ms = 1000, .expires_ms = 45000, .dress_most = 100};
+                                  .look_first_ms = 60, .look_most_ms = 1000, .expires_ms = 45000, .dress_most = 100, .lost_ms = 60000, .lost_most = 100};
 }
 
 static bool look(struct query *);
@@ -82,14 +82,20 @@ static void show(struct query *q, const struct entry *e, struct str activity)
         .expires_ms = e->created_ms + d->options.query.expires_ms, .updated_ms = e->updated_ms,
         .poll_after_ms = reservation_state_terminal(e->state) ? 0 : poll_after(clock_now_ms(d->clock) - e->created_ms)};
     check(q->view.request.len == e->request.len && q->view.sku.len == e->sku.len && q->view.superseded_by.len == e->superseded_by.len);
+    if (e->why == REASON_LOST)
+        q->view.request = q->view.sku = (struct str){0};    /* what it was for, nobody knows: its row names no more than has to be there */
+}
+
+static const struct activity *activity_asked(const struct query *q)
+{
+    const struct catalog *c = &q->desk->catalog;
+    return q->by == QUERY_REQUEST ? catalog_find(c, q->activity) : catalog_by_number(c, ident_read(q->ident).activity);
 }
 
 static struct str activity_of(const struct query *q)
 {
-    if (q->by == QUERY_REQUEST)
-        return q->activity;
-    const struct activity *a = catalog_by_number(&q->desk->catalog, ident_read(q->ident).activity);
-    return a ? a->activity : (struct str){0};
+    const struct activity *a = activity_asked(q);
+    return q->by == QUERY_REQUEST ? q->activity : a ? a->activity : (struct str){0};
 }
 
 /* What the store said, as it said it, or as unknown. */
@@ -136,9 +142,30 @@ static void show_verdict(struct query *q)
 
 /* ---- the ledger ------------------------------------------------------------------------------------------------------------ */
 
+static void give_up(struct query *q, const struct activity *a);
+
+/* Whether it may happen once more within this second. */
+static bool once_more(struct clock *clock, struct second *s, uint32_t most)
+{
+    uint64_t now = clock_mono_us(clock);
+    if (now - s->began_us >= 1000000)
+        *s = (struct second){.began_us = now};
+    return s->times++ < most;
+}
+
+/* Both have answered, neither knows it, and it is so old that one of them should. */
+static bool is_lost(const struct query *q, const struct activity *a)
+{
+    struct desk *d = q->desk;
+    return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 &&
+           clock_now_ms(d->clock) - ident_read(q->ident).made_ms >= (int64_t)d->options.query.lost_ms &&
+           once_more(d->clock, &d->given_up, d->options.query.lost_most);
+}
+
 static void ledger_said(struct verdict_ask *v, enum reason reason)
 {
     struct query *q = container_of(v, struct query, verdict);
+    const struct activity *a = activity_asked(q);
     bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
     /* The store keeps every ORDERED entry (of RELEASED ones the last few): it has forgotten, and may have forgotten more. */
     if (reason == REASON_OK && v->decided && v->entry.state == RESERVATION_ORDERED && !q->known)
@@ -153,6 +180,8 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
         conclude(q, REASON_DEPENDENCY_DOWN);
     else if (q->by == QUERY_REQUEST)
         conclude(q, REASON_NOT_FOUND);
+    else if (reason == REASON_NOT_FOUND && is_lost(q, a))
+        give_up(q, a);
     else
         show_nothing(q);
 }
@@ -192,17 +221,6 @@ static void dressed(struct verdict_ask *v, enum reason reason)
     conclude(q, REASON_OK);
 }
 
-/* Whether one more may be looked up within this second. */
-static bool may_dress(struct desk *d)
-{
-    uint64_t now = clock_mono_us(d->clock);
-    if (now - d->dress_us >= 1000000) {
-        d->dress_us = now;
-        d->dressed = 0;
-    }
-    return d->dressed++ < d->options.query.dress_most;
-}
-
 static void ask_ledger(struct query *q, enum look_by by, struct str id, void (*done)(struct verdict_ask *, enum reason))
 {
     q->verdict.by = by;
@@ -214,6 +232,28 @@ static void ask_ledger(struct query *q, enum look_by by, struct str id, void (*d
     q->verdict.see = by == LOOK_ORDER ? order_seen : NULL;
     q->verdict.done = done;
     verdict_start(&q->desk->office, &q->verdict);
+}
+
+static void gave_up(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct query *q = container_of(w, struct query, waiter);
+    if (reason == REASON_OK)
+        ask_ledger(q, LOOK_RESERVATION, q->id, ledger_said);    /* ours, or what another has decided in between */
+    else
+        show_nothing(q);
+}
+
+/* The ledger decides that no order will come of it, whatever message of it may yet arrive (protocol §2). What was asked for is not known: the row bears
+ * the activity's first item, and the reservation's own name as its request. */
+static void give_up(struct query *q, const struct activity *a)
+{
+    struct release_item item = {.why = REASON_LOST, .what = {
+        .schema_version = 1, .request = q->id, .reservation = q->id, .activity = a->activity, .sku = a->skus[0].sku, .user = q->user,
+        .created_ms = ident_read(q->ident).made_ms, .epoch = ident_read(q->ident).epoch}};
+    q->given_up = true;
+    q->waiter = (struct waiter){.wake = gave_up, .budget_ms = q->desk->options.query.ledger_ms};
+    ledger_release(q->desk->office.ledger, &(struct release_ask){.items = &item, .count = 1}, &q->waiter);
 }
 
 /* That the store does not know a name is no sign of trouble: anybody may ask for what never was. */
@@ -242,12 +282,6 @@ static const struct entry *choose(const struct query *q, const struct look_answe
         }
     }
     return best;
-}
-
-static const struct activity *activity_asked(const struct query *q)
-{
-    const struct catalog *c = &q->desk->catalog;
-    return q->by == QUERY_REQUEST ? catalog_find(c, q->activity) : catalog_by_number(c, ident_read(q->ident).activity);
 }
 
 /* A store that may have forgotten, or has: what it holds undecided may be decided long since, and that it holds nothing means nothing. True: it is such a one. */
@@ -284,7 +318,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     q->entry.superseded_by = arena_str(&keep, e->superseded_by);
     int64_t now = a->now_ms != 0 ? a->now_ms : clock_now_ms(q->desk->clock);
     bool old = now - e->created_ms >= (int64_t)q->desk->options.query.doubt_ms;
-    if (e->state == RESERVATION_ORDERED && may_dress(q->desk)) {
+    if (e->state == RESERVATION_ORDERED && once_more(q->desk->clock, &q->desk->dressed, q->desk->options.query.dress_most)) {
         char text[IDENT_ID_TEXT];
         ask_ledger(q, LOOK_RESERVATION, name(text, e->ident, IDENT_RESERVATION), dressed);
     } else if (reservation_state_terminal(e->state) || !(old || desk_in_doubt(q->desk))) {
@@ -306,13 +340,12 @@ static void refreshed(struct catalog_wait *w, enum reason reason)
 static bool look(struct query *q)
 {
     struct desk *d = q->desk;
-    q->known = q->store_failed = false;
+    q->known = q->store_failed = q->given_up = false;
     if (q->by == QUERY_ORDER) {
         ask_ledger(q, LOOK_ORDER, q->id, order_said);
         return false;
     }
-    const struct activity *a = q->by == QUERY_REQUEST ? catalog_find(&d->catalog, q->activity)
-                                                      : catalog_by_number(&d->catalog, ident_read(q->ident).activity);
+    const struct activity *a = activity_asked(q);
     if (!a && q->by == QUERY_REQUEST && !q->refreshed && catalog_may_lag(&d->catalog, NULL) && d->catalog.running) {
         q->refreshed = true;    /* one made a moment ago: he may have bought there elsewhere */
         q->catalog = (struct catalog_wait){.done = refreshed};

@@ -2,7 +2,8 @@
  * query.h: where does it stand? The store first, the ledger where the store cannot be believed: it does not answer, it does not know,
  * or what it says is undecided and older than two seconds, or younger but within a minute of a fall-back (protocol §6). Answers never go
  * to a lower rank: a verdict read from the ledger is pushed to the store before it is shown. "Not found" is only said of
- * names we never made and of other people's; what nobody knows yet is RECONCILING, and where nobody could be asked, DEPENDENCY_DOWN. */
+ * names we never made and of other people's; what nobody knows yet is RECONCILING, and where nobody could be asked, DEPENDENCY_DOWN.
+ * An id of ours that nobody knows of after a minute is decided: RELEASED, because LOST (protocol §2). */
 #pragma once
 #include "clock.h"
 #include "incarnation.h"
@@ -26,6 +27,8 @@ struct query_options {
     uint32_t expires_ms;          /* expires_at = created + this; 45000 */
     uint32_t dress_most;          /* reservations that the store calls ORDERED, whose order is looked up as well, a second; 100: above that they are
                                    * shown without order_status and pay_deadline */
+    uint32_t lost_ms;             /* what neither store nor ledger knows when it is so old is RELEASED because LOST; 60000 */
+    uint32_t lost_most;           /* so decided a second; 100: above that it stays RECONCILING, and the next look decides */
 };
 struct query_options query_options_default(void);
 
@@ -67,6 +70,7 @@ struct query {
     uint32_t pause_ms;
     bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer, or not as one that remembers */
     bool refreshed;               /* the activities were read again for it */
+    bool given_up;                /* in this look the ledger was asked to decide that no order will come */
     struct catalog_wait catalog;
     enum reservation_state seen;
     struct incarnation_asked heard;    /* of the bucket that was asked, before it was */

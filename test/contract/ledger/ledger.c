@@ -290,6 +290,25 @@ static void a_request_that_was_released_is_never_ordered_through_another_reserva
     assert_clean(a.activity);
 }
 
+static void what_was_given_up_stays_so_whatever_comes_of_it(void **state)
+{
+    (void)state;
+    struct activity a = shop("givenup", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), nameless = m;
+    nameless.message = (struct str){0};
+    nameless.request = nameless.reservation;    /* neither what was asked for nor which unit it took is known */
+    nameless.token = (struct token){0};
+    assert_verdict(release(nameless, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_LOST, true);
+    assert_verdict(release(nameless, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_LOST, false);
+    struct told late = PLACE(m, item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1)));
+    assert_verdict(late.verdicts[0], REASON_RELEASED, REASON_LOST, false);
+    assert_verdict(late.verdicts[1], REASON_ORDERED, REASON_OK, true);    /* he was free to ask again */
+    assert_int_equal(unit(&a, s_unit(&a, 0, 1).unit).token.generation, 1);
+    struct create_order sold = item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1));
+    assert_verdict(release(sold, REASON_LOST).verdicts[0], REASON_ORDERED, REASON_OK, false);
+    assert_clean(a.activity);
+}
+
 static void generations_fence(void **state)
 {
     (void)state;
@@ -1065,6 +1084,7 @@ int main(void)
         cmocka_unit_test(every_duplicate_has_its_own_reason),
         cmocka_unit_test(one_batch_decides_as_if_one_by_one),
         cmocka_unit_test(a_request_that_was_released_is_never_ordered_through_another_reservation),
+        cmocka_unit_test(what_was_given_up_stays_so_whatever_comes_of_it),
         cmocka_unit_test(generations_fence),
         cmocka_unit_test(a_foreign_unit_is_not_touched),
         cmocka_unit_test(a_message_id_belongs_to_one_reservation),

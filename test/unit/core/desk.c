@@ -736,6 +736,52 @@ static void nobody_knows_it_yet(void **state)
     shop_close(s);
 }
 
+static void what_nobody_knows_for_a_minute_is_lost(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct query q;
+    s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 59000);
+    s->fake.entry.state = RESERVATION_NONE;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RECONCILING);
+    fake_pass(&s->fake, 1000);
+    s->fake.incarnation = "fake-2";                       /* a store that may have forgotten does not know what it does not know */
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    s->fake.incarnation = "fake-1";
+    s->fake.ledger_look = REASON_DEPENDENCY_DOWN;         /* and nobody decides for a ledger that does not answer */
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    s->fake.ledger_look = REASON_OK;
+    s->fake.looked = (struct ledger_look_answer){.parked = true, .what.user = str_lit("user")};    /* a person decides */
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RECONCILING);
+    s->fake.ledger_look = REASON_NOT_FOUND;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_NOT_FOUND);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE], 0);
+
+    query_of(s, &q, QUERY_RESERVATION);
+    s->fake.inject_op = FAKE_RELEASE;
+    s->fake.inject = REASON_TIMED_OUT;
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RECONCILING);    /* decided or not: unknown */
+    s->fake.inject = REASON_OK;
+    s->desk.options.query.lost_most = 0;
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RECONCILING);
+    s->desk.options.query.lost_most = 1;
+    fake_pass(&s->fake, 1000);
+    size_t releases = s->fake.calls[FAKE_RELEASE];
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RELEASED);
+    assert_int_equal(q.view.why, REASON_LOST);
+    assert_int_equal(q.view.request.len + q.view.sku.len, 0);    /* nobody knows what it was for */
+    assert_int_equal(s->fake.settled[RESERVATION_RELEASED], 1);
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_RELEASED);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE], releases + 1);
+    shop_close(s);
+}
+
 static void other_peoples_and_made_up_names_are_refused_at_once(void **state)
 {
     (void)state;
@@ -829,6 +875,7 @@ int main(void)
         cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),
+        cmocka_unit_test(what_nobody_knows_for_a_minute_is_lost),
         cmocka_unit_test(other_peoples_and_made_up_names_are_refused_at_once), cmocka_unit_test(a_waiting_query_ends_when_something_happens),
         cmocka_unit_test(whatever_fails_a_query_ends_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
