@@ -411,6 +411,31 @@ static void a_full_lane_says_so(void **state)
     assert_int_equal(audit(a.activity).a.orders, done);
 }
 
+/* What may take a minute has a lane of its own: it fills without anybody else being held up. */
+static void a_full_lane_of_long_ones_says_so(void **state)
+{
+    (void)state;
+    struct activity a = shop("longladen", 3, 1, 1);
+    enum { MANY = 20 };
+    static struct seen seen[MANY];
+    sql_done("BEGIN; LOCK TABLE payment_record IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < MANY; i++) {
+        seen[i] = SEEN();
+        ledger_audit(world->ledger, a.activity, &seen[i].waiter);
+    }
+    assert_int_equal(PLACE(item(&a, "S", "ann", "q", "1", s_unit(&a, 0, 1))).verdicts[0].outcome, REASON_ORDERED);
+    assert_int_equal(unit(&a, s_unit(&a, 1, 1).unit).token.generation, 1);
+    sql_done("COMMIT");
+    int done = 0, full = 0;
+    for (int i = 0; i < MANY; i++) {
+        enum reason reason = seen_await(world, &seen[i]);
+        done += reason == REASON_OK;
+        full += reason == REASON_OVERLOADED;
+    }
+    assert_int_equal(done, 16);
+    assert_int_equal(full, MANY - 16);
+}
+
 static void nobody_there_is_said_at_once(void **state)
 {
     (void)state;
@@ -748,6 +773,7 @@ int main(void)
         cmocka_unit_test(a_warning_makes_the_commit_doubtful),
         cmocka_unit_test(a_deadlock_is_repeated_in_here),
         cmocka_unit_test(a_full_lane_says_so),
+        cmocka_unit_test(a_full_lane_of_long_ones_says_so),
         cmocka_unit_test(nobody_there_is_said_at_once),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too),
