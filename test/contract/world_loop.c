@@ -4,9 +4,13 @@
 #include "system_clock.h"
 #include "system_random.h"
 
-static void too_late(uv_timer_t *timer) { container_of(timer, struct world_loop, timer)->late = true; }
+/* A turn that rings a timer before it polls goes to sleep afterwards, with nothing left that would wake it: whatever ends a wait stops the turn. */
+static void too_late(uv_timer_t *timer)
+{
+    container_of(timer, struct world_loop, timer)->late = true;
+    uv_stop(timer->loop);
+}
 
-/* What was waited for may have happened in a timer: the loop must not go to sleep over it. */
 static void look(uv_prepare_t *turn)
 {
     struct world_loop *l = container_of(turn, struct world_loop, turn);

@@ -155,7 +155,11 @@ static void wake(struct waiter *w, enum reason reason, const void *result)
     }
 }
 
-static void ran_out(uv_timer_t *t) { *(bool *)t->data = true; }
+static void ran_out(uv_timer_t *t)
+{
+    *(bool *)t->data = true;
+    uv_stop(t->loop);    /* or this turn goes to sleep, and nothing is left to wake it */
+}
 
 /* Until *flag is not 0, or for so long. */
 static void turn_until(const int *flag, unsigned ms)
