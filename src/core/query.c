@@ -98,6 +98,15 @@ static struct str activity_of(const struct query *q)
     return q->by == QUERY_REQUEST ? q->activity : a ? a->activity : (struct str){0};
 }
 
+/* The store is not to be believed alone for a while. Not because of a sale that is not open: its buckets may not be there yet, or not any more, and those of the
+ * others are what they were. */
+static void doubt(struct query *q)
+{
+    const struct activity *a = activity_asked(q);
+    if (!a || a->state == ACTIVITY_OPEN || a->state == ACTIVITY_PAUSED || a->state == ACTIVITY_WARM)
+        desk_doubt(q->desk);
+}
+
 /* What the store said, as it said it, or as unknown. */
 static void show_store(struct query *q, bool unknown)
 {
@@ -123,11 +132,11 @@ static void show_verdict(struct query *q)
     const struct query_options *o = &q->desk->options.query;
     /* Not told to the store, and so young that another reader would still believe the store: not shown yet. */
     int64_t age = clock_now_ms(q->desk->clock) - v->entry.created_ms;
-    bool doubt = desk_in_doubt(q->desk);
+    bool doubted = desk_in_doubt(q->desk);
     if (!v->told)
-        desk_doubt(q->desk);
+        doubt(q);
     if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
-        if (q->known && !doubt)
+        if (q->known && !doubted)
             show_store(q, false);
         else
             conclude(q, REASON_DEPENDENCY_DOWN);    /* no state at all: he may have seen the verdict already */
@@ -153,13 +162,26 @@ static bool once_more(struct clock *clock, struct second *s, uint32_t most)
     return s->times++ < most;
 }
 
-/* Both have answered, neither knows it, and it is so old that one of them should. */
+/* Both have answered, neither knows it, and it is so old that one of them should. One that was made for another bucket than his is another's, whose mark is
+ * like his (one in 65,536). */
 static bool is_lost(const struct query *q, const struct activity *a)
 {
     struct desk *d = q->desk;
-    return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 &&
-           clock_now_ms(d->clock) - ident_read(q->ident).made_ms >= (int64_t)d->options.query.lost_ms &&
-           once_more(d->clock, &d->given_up, d->options.query.lost_most);
+    struct ident_fields f = ident_read(q->ident);
+    return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 && f.epoch == a->epoch && f.bucket == user_bucket(q->hash, a->buckets) &&
+           clock_now_ms(d->clock) - f.made_ms >= (int64_t)d->options.query.lost_ms && once_more(d->clock, &d->given_up, d->options.query.lost_most);
+}
+
+/* In review and not decided: its message could not be taken, and a person will say what becomes of it. */
+static bool show_parked(struct query *q)
+{
+    const struct create_order *m = &q->verdict.what;
+    struct entry e = {.state = RESERVATION_MANUAL_REVIEW, .why = REASON_OK, .request = m->request, .sku = m->sku, .created_ms = m->created_ms, .updated_ms = m->created_ms};
+    if (!ident_parse(m->reservation, IDENT_RESERVATION, &e.ident))
+        return false;
+    show(q, &e, activity_of(q));
+    conclude(q, REASON_OK);
+    return true;
 }
 
 static void ledger_said(struct verdict_ask *v, enum reason reason)
@@ -169,7 +191,7 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
     bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
     /* The store keeps every ORDERED entry (of RELEASED ones the last few): it has forgotten, and may have forgotten more. */
     if (reason == REASON_OK && v->decided && v->entry.state == RESERVATION_ORDERED && !q->known)
-        desk_doubt(q->desk);
+        doubt(q);
     if (reason == REASON_OK && v->what.user.len > 0 && !str_eq(v->what.user, q->user))
         finish(q, REASON_NOT_FOUND);
     else if (reason == REASON_OK && v->decided)
@@ -178,6 +200,8 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
         show_store(q, !asked);
     else if (!asked || q->store_failed)
         conclude(q, REASON_DEPENDENCY_DOWN);
+    else if (reason == REASON_OK && show_parked(q))
+        return;
     else if (q->by == QUERY_REQUEST)
         conclude(q, REASON_NOT_FOUND);
     else if (reason == REASON_NOT_FOUND && is_lost(q, a))
@@ -260,7 +284,7 @@ static void give_up(struct query *q, const struct activity *a)
 static void fall_back(struct query *q)
 {
     if (q->store_failed)
-        desk_doubt(q->desk);
+        doubt(q);
     ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id, ledger_said);
 }
 
@@ -305,7 +329,9 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     const struct look_answer *a = result;
     bool forgot = doubt_store(q, reason == REASON_OK ? a : NULL);
     const struct entry *e = reason == REASON_OK ? choose(q, a) : NULL;
-    q->store_failed = reason != REASON_OK || forgot;
+    const struct activity *of = activity_asked(q);
+    bool unborn = reason == REASON_STALE_EPOCH && of && of->state == ACTIVITY_DRAFT && !catalog_may_lag(&q->desk->catalog, of);
+    q->store_failed = (reason != REASON_OK && !unborn) || forgot;    /* a draft has no bucket: that nobody has anything of it is certain */
     q->known = e != NULL;
     if (!e) {
         fall_back(q);
@@ -346,8 +372,8 @@ static bool look(struct query *q)
         return false;
     }
     const struct activity *a = activity_asked(q);
-    if (!a && q->by == QUERY_REQUEST && !q->refreshed && catalog_may_lag(&d->catalog, NULL) && d->catalog.running) {
-        q->refreshed = true;    /* one made a moment ago: he may have bought there elsewhere */
+    if ((a || q->by == QUERY_REQUEST) && !q->refreshed && catalog_may_lag(&d->catalog, a) && d->catalog.running) {
+        q->refreshed = true;    /* one made or opened a moment ago: he may have bought there elsewhere */
         q->catalog = (struct catalog_wait){.done = refreshed};
         catalog_refresh(&d->catalog, &q->catalog);
         return false;

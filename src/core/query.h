@@ -25,10 +25,10 @@ struct query_options {
     uint32_t look_first_ms;       /* first look again of a waiting query, growing by half … ; 60 */
     uint32_t look_most_ms;        /* … up to this; 1000 */
     uint32_t expires_ms;          /* expires_at = created + this; 45000 */
-    uint32_t dress_most;          /* reservations that the store calls ORDERED, whose order is looked up as well, a second; 100: above that they are
-                                   * shown without order_status and pay_deadline */
+    uint32_t dress_most;          /* reservations that the store calls ORDERED, whose order is looked up as well, a second and thread; 100: above that
+                                   * they are shown without order_status and pay_deadline */
     uint32_t lost_ms;             /* what neither store nor ledger knows when it is so old is RELEASED because LOST; 60000 */
-    uint32_t lost_most;           /* so decided a second; 100: above that it stays RECONCILING, and the next look decides */
+    uint32_t lost_most;           /* so decided a second and thread; 100: above that it stays RECONCILING, and the next look decides */
 };
 struct query_options query_options_default(void);
 

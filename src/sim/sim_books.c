@@ -127,14 +127,15 @@ static struct str kept(struct sim_books *b, struct buf *text)
 static struct str event_body(struct sim_books *b, const char *event, struct str key, const struct sim_inbox *v, const struct sim_order *o, int64_t now_ms)
 {
     struct buf text = buf_growing(16384);
+    bool lost = v->why == REASON_LOST;    /* then the row names what it must and nobody knows */
     json_open(&text);
     json_member_text(&text, "event", event);
     json_member_str(&text, "event_id", key);
     json_member_str(&text, "reservation_id", v->what.reservation);
     json_member_str(&text, "activity_id", v->what.activity);
-    json_member_str(&text, "sku_id", v->what.sku);
+    json_maybe_str(&text, "sku_id", lost ? (struct str){0} : v->what.sku);
     json_member_str(&text, "user_id", v->what.user);
-    json_member_str(&text, "request_id", v->what.request);
+    json_maybe_str(&text, "request_id", lost ? (struct str){0} : v->what.request);
     if (o) {
         json_member_str(&text, "order_id", o->order.order);
         json_key(&text, "inventory_token_id");

@@ -51,7 +51,8 @@ BEGIN
                        WHEN 'DEAD_LETTER' THEN coalesce(d.message_id, d.message_key, '') WHEN 'REFUND' THEN p.order_id ELSE '' END,
            CASE b.kind
              WHEN 'EVENT' THEN json_build_object('event', b.subject, 'event_id', b.key, 'reservation_id', b.reservation_id,
-               'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', x.sku_id, 'user_id', x.user_id, 'request_id', x.request_id,
+               'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', CASE WHEN x.reason IS DISTINCT FROM 'LOST' THEN x.sku_id END, 'user_id', x.user_id,
+               'request_id', CASE WHEN x.reason IS DISTINCT FROM 'LOST' THEN x.request_id END,
                'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
                'pay_deadline', CASE b.subject WHEN 'ORDER_CREATED' THEN to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END,
                'reason', CASE b.subject WHEN 'CANCELED' THEN j.reason ELSE x.reason END,

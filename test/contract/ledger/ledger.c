@@ -298,7 +298,13 @@ static void what_was_given_up_stays_so_whatever_comes_of_it(void **state)
     nameless.message = (struct str){0};
     nameless.request = nameless.reservation;    /* neither what was asked for nor which unit it took is known */
     nameless.token = (struct token){0};
+    finish_all();
     assert_verdict(release(nameless, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_LOST, true);
+    struct claimed c = claim(200);
+    const struct outbox_row *event = row_of(&c, OUTBOX_EVENT, m.reservation, 0);
+    assert_true(event && row_of(&c, OUTBOX_STATUS, m.reservation, 0));
+    assert_null(memmem(event->body.ptr, event->body.len, "\"S\"", 3));    /* the world is not told what nobody knows */
+    assert_null(memmem(event->body.ptr, event->body.len, "q1", 2));
     assert_verdict(release(nameless, REASON_LOST).verdicts[0], REASON_RELEASED, REASON_LOST, false);
     struct told late = PLACE(m, item(&a, "S", "ann", "q1", "2", s_unit(&a, 1, 1)));
     assert_verdict(late.verdicts[0], REASON_RELEASED, REASON_LOST, false);

@@ -752,9 +752,11 @@ static void what_nobody_knows_for_a_minute_is_lost(void **state)
     s->fake.ledger_look = REASON_DEPENDENCY_DOWN;         /* and nobody decides for a ledger that does not answer */
     assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
     s->fake.ledger_look = REASON_OK;
-    s->fake.looked = (struct ledger_look_answer){.parked = true, .what.user = str_lit("user")};    /* a person decides */
-    assert_int_equal(query_now(s, &q), REASON_OK);
-    assert_int_equal(q.view.status, RESERVATION_RECONCILING);
+    s->fake.looked = (struct ledger_look_answer){.parked = true, .what = {.user = str_lit("user"), .request = str_lit("req"), .reservation = {id_text, IDENT_ID_TEXT}}};
+    for (unsigned by = QUERY_RESERVATION; by <= QUERY_REQUEST; by++) {
+        assert_int_equal(query_now(s, query_of(s, &q, by)), REASON_OK);
+        assert_int_equal(q.view.status, RESERVATION_MANUAL_REVIEW);    /* a person decides, however he asks for it */
+    }
     s->fake.ledger_look = REASON_NOT_FOUND;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_NOT_FOUND);
     assert_int_equal(s->fake.calls[FAKE_RELEASE], 0);
@@ -779,6 +781,32 @@ static void what_nobody_knows_for_a_minute_is_lost(void **state)
     assert_int_equal(query_now(s, &q), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RELEASED);
     assert_int_equal(s->fake.calls[FAKE_RELEASE], releases + 1);
+    shop_close(s);
+}
+
+static void becomes(struct shop *s, enum activity_state state)
+{
+    s->fake.activity.state = state;
+    fake_pass(&s->fake, 1500);    /* the list of activities is read again */
+}
+
+/* A sale that is not open has no buckets, or none any more: no reason to believe the store less in what it says of the others. */
+static void a_sale_that_is_not_there_casts_no_doubt(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct query q;
+    query_of(s, &q, QUERY_REQUEST);
+    s->fake.inject_op = FAKE_LOOK;
+    s->fake.inject = REASON_STALE_EPOCH;
+    becomes(s, ACTIVITY_DRAFT);
+    assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
+    becomes(s, ACTIVITY_CLOSED);
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    assert_false(desk_in_doubt(&s->desk));
+    becomes(s, ACTIVITY_OPEN);
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    assert_true(desk_in_doubt(&s->desk));
     shop_close(s);
 }
 
@@ -876,6 +904,7 @@ int main(void)
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),
         cmocka_unit_test(what_nobody_knows_for_a_minute_is_lost),
+        cmocka_unit_test(a_sale_that_is_not_there_casts_no_doubt),
         cmocka_unit_test(other_peoples_and_made_up_names_are_refused_at_once), cmocka_unit_test(a_waiting_query_ends_when_something_happens),
         cmocka_unit_test(whatever_fails_a_query_ends_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
