@@ -271,24 +271,30 @@ static void fill(struct sim_books *b, const struct sim_row *row, struct outbox_r
 
 size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int64_t now_ms, struct outbox_row *out, uint64_t *waiting, int64_t *oldest_ms)
 {
-    size_t count = 0;
+    struct sim_row *rows[LEDGER_BATCH_MAX];
+    size_t count = 0, tried = 0, untried = 0;
+    check(limit <= countof(rows));
     *waiting = 0;
     *oldest_ms = 0;
     list_each(at, &b->outbox) {
         struct sim_row *row = list_entry(at, struct sim_row, link);
         if (row->claimed_until_ms > now_ms)
             continue;
-        if (count == limit) {
-            if (++*waiting == 1000)
-                break;
+        if (count < limit) {
+            rows[count++] = row, tried += row->claimed_until_ms != 0;
             continue;
         }
-        row->claimed_until_ms = now_ms + hold_ms;
-        row->claimed_ms = now_ms;
-        if (now_ms - row->created_ms > *oldest_ms)
-            *oldest_ms = now_ms - row->created_ms;
-        fill(b, row, &out[count]);
-        out[count++].age_ms = now_ms - row->created_ms;
+        *waiting += *waiting < 1000;
+        if (tried == limit && untried < limit / 2 && row->claimed_until_ms == 0)
+            rows[limit - 1 - untried++] = row;    /* whom the oldest are for is perhaps away: half goes to what nobody has tried */
+    }
+    for (size_t i = 0; i < count; i++) {
+        int64_t age_ms = now_ms - rows[i]->created_ms;
+        rows[i]->claimed_until_ms = now_ms + hold_ms;
+        rows[i]->claimed_ms = now_ms;
+        *oldest_ms = age_ms > *oldest_ms ? age_ms : *oldest_ms;
+        fill(b, rows[i], &out[i]);
+        out[i].age_ms = age_ms;
     }
     return count;
 }

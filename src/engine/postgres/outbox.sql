@@ -15,11 +15,13 @@ CREATE TYPE outbox_claim AS (
 -- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
 -- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms. Of rows that tell of many orders come one for each order, of kind
 -- ORDERS, which is a STATUS and an EVENT: such a claim has none of the other kinds, and counts each order twice.
+-- Where the oldest were all held before, their receiver is perhaps away: they get half of the claim, and half goes to the oldest that nobody has tried.
 CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
 RETURNS SETOF outbox_claim LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   ids bigint[];
+  untried bigint[];
   rest bigint := 0;
 BEGIN
   IF (SELECT b.kind FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now() ORDER BY b.outbox_id LIMIT 1) = 'ORDERS' THEN
@@ -33,6 +35,15 @@ BEGIN
   IF cardinality(ids) = 0 THEN
     RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
     RETURN;
+  END IF;
+  IF cardinality(ids) = p_limit AND NOT EXISTS (SELECT FROM outbox b WHERE b.outbox_id = ANY (ids) AND b.claimed_until IS NULL) THEN
+    IF random() < 0.5 AND EXISTS (SELECT FROM outbox b WHERE b.kind = 'ORDERS' AND b.claimed_until IS NULL) THEN
+      RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
+      RETURN;
+    END IF;
+    untried := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind <> 'ORDERS' AND b.claimed_until IS NULL
+                     ORDER BY b.outbox_id LIMIT p_limit / 2 FOR UPDATE SKIP LOCKED);
+    ids := ids[1 : p_limit - cardinality(untried)] || untried;
   END IF;
   UPDATE outbox SET claimed_until = now() + make_interval(secs => p_hold_ms / 1000.0) WHERE outbox_id = ANY (ids);
   IF cardinality(ids) = p_limit THEN

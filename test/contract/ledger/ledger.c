@@ -643,6 +643,32 @@ static void many_orders_are_told_each(void **state)
     assert_clean(a.activity);
 }
 
+/* Whom the oldest rows are for may be away for long: what was tried in vain does not stand before all that is younger. */
+static void what_cannot_be_delivered_holds_up_nobody_else(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = shop("heldup", 9, 9, 1);
+    for (int i = 0; i < 3; i++)
+        release(item(&a, "S", words("u%d", i).ptr, "q", words("%d", i).ptr, s_unit(&a, i, 1)), REASON_OVERDUE);    /* STATUS, RETURN, EVENT each */
+    struct claimed first = claim_of(4, 100);
+    assert_int_equal(first.count, 4);
+    let_pass(150);
+    struct claimed second = claim_of(4, 60000);
+    assert_int_equal(second.count, 4);
+    size_t again = 0;
+    for (size_t i = 0; i < second.count; i++)
+        for (size_t j = 0; j < first.count; j++)
+            again += second.rows[i].row == first.rows[j].row;
+    assert_int_equal(again, 2);
+    struct claimed third = claim_of(4, 60000), fourth = claim_of(4, 60000);    /* some were tried, some not: the oldest, as ever */
+    assert_true(third.count == 4 && fourth.count == 1);
+    finish_claimed(&second);
+    finish_claimed(&third);
+    finish_claimed(&fourth);
+    assert_int_equal(audit(a.activity).a.outbox, 0);
+}
+
 static void a_return_goes_home_and_a_stale_one_is_known(void **state)
 {
     (void)state;
@@ -1102,6 +1128,7 @@ int main(void)
         cmocka_unit_test(a_batch_renews_its_lease),
         cmocka_unit_test(an_order_is_told_to_store_and_world),
         cmocka_unit_test(many_orders_are_told_each),
+        cmocka_unit_test(what_cannot_be_delivered_holds_up_nobody_else),
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
         cmocka_unit_test(the_first_life_is_recorded_while_warm), cmocka_unit_test(a_bucket_is_told_all_it_must_hold),
         cmocka_unit_test(a_healing_waits_for_what_it_told), cmocka_unit_test(another_closing_is_healed_anew),

@@ -175,11 +175,13 @@ static void keep_claim(struct seen *s, const void *result)
     }
 }
 
-struct claimed claim(uint32_t hold_ms)
+struct claimed claim(uint32_t hold_ms) { return claim_of(LEDGER_BATCH_MAX, hold_ms); }
+
+struct claimed claim_of(size_t limit, uint32_t hold_ms)
 {
     struct claimed claimed = {0};
     struct seen seen = SEEN(.keep = keep_claim, .into = &claimed);
-    ledger_claim(world->ledger, &(struct claim_ask){.limit = LEDGER_BATCH_MAX, .hold_ms = hold_ms}, &seen.waiter);
+    ledger_claim(world->ledger, &(struct claim_ask){.limit = limit, .hold_ms = hold_ms}, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     return claimed;
 }

@@ -35,6 +35,7 @@ struct claimed {
     struct outbox_row rows[LEDGER_BATCH_MAX];
 };
 struct claimed claim(uint32_t hold_ms);
+struct claimed claim_of(size_t limit, uint32_t hold_ms);
 void finish(const struct finish_item *items, size_t count);
 void finish_all(void);                                   /* claims and finishes until nothing is left */
 const struct outbox_row *row_of(const struct claimed *, enum outbox_kind, struct str reservation, int64_t unit);
