@@ -512,6 +512,29 @@ static void a_stranger_is_closed_healed_and_opened(void **state)
         }
 }
 
+/* Another has healed the bucket, and the janitor cannot hear of it: he closes nothing, then or later. */
+static void a_janitor_who_does_not_hear_the_ledger_closes_nothing(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct janitor *j = janitor_open();
+    k.activity.buckets = 1;
+    fake_pass(&k, 1700);
+    k.inject_op = FAKE_ACTIVITIES;
+    k.inject = REASON_DEPENDENCY_DOWN;
+    k.incarnation = "fake-2";
+    k.incarnations[0] = str_lit("fake-2");
+    fake_pass(&k, 5000);
+    assert_int_equal(k.calls[FAKE_CLOSE], 0);
+    k.inject = REASON_OK;
+    fake_pass(&k, 5000);
+    assert_int_equal(k.calls[FAKE_CLOSE], 0);
+    k.incarnation = "fake-3";    /* one that nobody knows */
+    fake_pass(&k, 5000);
+    assert_int_equal(k.calls[FAKE_CLOSE], 1);
+    janitor_close(j);
+}
+
 /* The sequence of a bucket that nobody asks goes back: the janitor sees it. And what warm has not counted yet is left alone. */
 static void the_janitor_sees_what_went_back(void **state)
 {
@@ -1089,6 +1112,7 @@ int main(void)
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(what_stands_in_the_broker_is_not_piled_up), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
         cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(unfinished_warms_wait_their_turn),
         cmocka_unit_test(a_warm_that_was_left_is_finished),
+        cmocka_unit_test(a_janitor_who_does_not_hear_the_ledger_closes_nothing),
         cmocka_unit_test(the_janitor_sees_what_went_back),
         cmocka_unit_test(the_longest_unasked_is_forgotten), cmocka_unit_test(answers_may_overtake_each_other),
         cmocka_unit_test(eight_closings_and_eight_healings_at_once),
