@@ -357,6 +357,16 @@ static void an_old_undecided_answer_is_confirmed(void **state)
     assert_int_equal(t.entry.state, RESERVATION_RECONCILING);    /* said as unknown */
     desk_doubt(&s->desk);
     assert_int_equal(take_now(s, &t), REASON_UNCERTAIN);         /* and he may have seen a later state */
+
+    s->fake.inject_op = FAKE_SETTLE;                             /* a young verdict that the store cannot be told is not shown … */
+    s->fake.inject = REASON_DEPENDENCY_DOWN;
+    s->fake.looked.what.created_ms = s->fake.entry.created_ms = clock_now_ms(&s->fake.clock.clock) - 2500;
+    s->desk.doubt_until_us = 0;
+    assert_int_equal(take_now(s, &t), REASON_QUEUED);
+    assert_int_equal(t.entry.state, RESERVATION_PUBLISHED);
+    assert_true(desk_in_doubt(&s->desk));
+    s->fake.looked.what.created_ms = s->fake.entry.created_ms = clock_now_ms(&s->fake.clock.clock) - 2500;
+    assert_int_equal(take_now(s, &t), REASON_UNCERTAIN);         /* … nor, in doubt, the lower state: he may have seen the verdict */
     shop_close(s);
 }
 
