@@ -132,6 +132,8 @@ static void watch(struct lane *lane, int events)
 
 static void hang_up(struct lane *lane)
 {
+    resolve_forget(lane->resolving);
+    lane->resolving = NULL;
     unwatch(lane);    /* before its socket is closed */
     PQfinish(lane->conn);
     lane->conn = NULL;
@@ -199,16 +201,16 @@ static void on_notice(void *arg, const PGresult *notice)
     log_end(&l);
 }
 
-static void dial(struct lane *lane)
+/* To the addresses that were found, or as the connection string says. */
+static void dial_to(struct lane *lane, const char *hosts, const char *addresses)
 {
     char settings[512];
     int length = snprintf(settings, sizeof settings, COMMON_SETTINGS "%s", lane_rows[lane->kind].settings);
     check(length > 0 && (size_t)length < sizeof settings);
-    const char *keys[] = {"dbname", "options", "application_name", "target_session_attrs", "tcp_user_timeout", "keepalives_idle", NULL};
+    const char *keys[] = {"dbname", "options", "application_name", "target_session_attrs", "tcp_user_timeout", "keepalives_idle",
+                          addresses ? "host" : NULL, "hostaddr", NULL};
     const char *values[] = {lane->options->url, settings, lane->options->application ? lane->options->application : "seckill", "read-write",
-                            "10000", "10", NULL};
-    lane->state = LANE_CONNECTING;
-    lane->since_us = now_us();
+                            "10000", "10", hosts, addresses, NULL};
     lane->conn = PQconnectStartParams(keys, values, 1);
     check(lane->conn != NULL);
     if (PQstatus(lane->conn) == CONNECTION_BAD) {
@@ -217,6 +219,25 @@ static void dial(struct lane *lane)
     }
     PQsetNoticeReceiver(lane->conn, on_notice, lane);
     watch(lane, UV_WRITABLE);
+}
+
+static void found(void *arg, const char *hosts, const char *addresses, const char *why)
+{
+    struct lane *lane = arg;
+    lane->resolving = NULL;
+    if (addresses)
+        dial_to(lane, hosts, addresses);
+    else
+        lost(lane, why);
+}
+
+static void dial(struct lane *lane)
+{
+    lane->state = LANE_CONNECTING;
+    lane->since_us = now_us();
+    lane->resolving = resolve_start(lane->options->loop, lane->options->url, found, lane);
+    if (!lane->resolving)
+        dial_to(lane, NULL, NULL);
 }
 
 /* Connected: every statement of this lane is prepared, with one sync behind them all. */

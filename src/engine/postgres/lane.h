@@ -12,6 +12,7 @@
 #include "list.h"
 #include "params.h"
 #include "postgres.h"
+#include "resolve.h"
 #include "sqlstate.h"
 #include "waiter.h"
 
@@ -54,6 +55,7 @@ struct lane {
     enum lane_kind kind;
     enum lane_state state;
     PGconn *conn;
+    struct resolve *resolving;    /* the host's name is being looked up; NULL: it is not */
     uv_poll_t *poll;              /* on its own memory: closing outlives a connection */
     int fd;
     uv_timer_t tick, soon;

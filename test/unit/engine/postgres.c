@@ -16,6 +16,7 @@
 #include "check.h"
 #include "params.h"
 #include "postgres.h"
+#include "resolve.h"
 #include "sqlstate.h"
 
 /* failure-semantics in numbers: code, reason before the result, reason after it, manner. Written apart from the table on purpose. */
@@ -163,9 +164,8 @@ static void too_much_is_noticed(void **state)
 }
 
 /* What a connection asks of the server when it begins. The rest is nothing that a server that says nothing could show. */
-static void a_connection_says_what_it_relies_on(void **state)
+static void says_what_it_relies_on(const char *host)
 {
-    (void)state;
     static const char *const wanted[] = {"synchronous_commit=on", "idle_in_transaction_session_timeout=", "lock_timeout=", "statement_timeout=",
                                          "tcp_keepalives_idle=", "tcp_keepalives_interval=", "tcp_keepalives_count=", "tcp_user_timeout="};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -175,7 +175,7 @@ static void a_connection_says_what_it_relies_on(void **state)
     assert_int_equal(listen(listener, 16), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
     char url[96], heard[1024];
-    snprintf(url, sizeof url, "host=127.0.0.1 port=%d user=somebody dbname=some sslmode=disable gssencmode=disable", ntohs(at.sin_port));
+    snprintf(url, sizeof url, "host=%s port=%d user=somebody dbname=some sslmode=disable gssencmode=disable", host, ntohs(at.sin_port));
     uv_loop_t loop;
     uv_loop_init(&loop);
     struct ledger *l = postgres_open(&(struct postgres_options){.loop = &loop, .url = url});
@@ -202,11 +202,71 @@ static void a_connection_says_what_it_relies_on(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+static void a_connection_says_what_it_relies_on(void **state)
+{
+    (void)state;
+    says_what_it_relies_on("127.0.0.1");
+    says_what_it_relies_on("localhost");    /* a name is looked up beside the loop, and each of its addresses tried */
+}
+
+/* ---- the host's name ---- */
+
+struct answer {
+    int times;
+    char hosts[256], addresses[256], why[128];
+};
+
+static void keep_answer(void *arg, const char *hosts, const char *addresses, const char *why)
+{
+    struct answer *a = arg;
+    a->times++;
+    snprintf(a->hosts, sizeof a->hosts, "%s", hosts ? hosts : "");
+    snprintf(a->addresses, sizeof a->addresses, "%s", addresses ? addresses : "");
+    snprintf(a->why, sizeof a->why, "%s", why ? why : "");
+}
+
+static size_t commas(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == ',';
+    return n;
+}
+
+static void only_a_name_is_looked_up(void **state)
+{
+    (void)state;
+    static const char *const as_they_stand[] = {"", "dbname=some", "host=/run/postgresql", "host=127.0.0.1", "host=::1", "host=a.example,b.example", "host=db.example hostaddr=127.0.0.1",
+                                                "postgresql://127.0.0.1:5432/some", "postgresql:///some?host=/tmp", "no connection string at all"};
+    struct answer a = {0};
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    for (size_t i = 0; i < countof(as_they_stand); i++)
+        assert_null(resolve_start(&loop, as_they_stand[i], keep_answer, &a));
+    assert_non_null(resolve_start(&loop, "postgresql://localhost:5432/some", keep_answer, &a));
+    assert_int_equal(a.times, 0);    /* never from within */
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(a.times, 1);
+    assert_true(strstr(a.addresses, "127.0.0.1") != NULL && strstr(a.hosts, "localhost") == a.hosts && a.why[0] == '\0');
+    assert_int_equal(commas(a.hosts), commas(a.addresses));    /* libpq wants as many of one as of the other */
+    assert_non_null(resolve_start(&loop, "host=nobody.invalid", keep_answer, &a));
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(a.times == 2 && a.addresses[0] == '\0' && a.why[0] != '\0');
+    resolve_forget(resolve_start(&loop, "host=localhost", keep_answer, &a));
+    resolve_forget(NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(a.times, 2);
+    struct ledger *l = postgres_open(&(struct postgres_options){.loop = &loop, .url = "host=localhost port=1"});    /* closed while it is looked up */
+    postgres_close(l);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sqlstate_has_its_reason), cmocka_unit_test(every_row_is_reached), cmocka_unit_test(no_error_reads_as_done),
-        cmocka_unit_test(a_connection_says_what_it_relies_on),
+        cmocka_unit_test(a_connection_says_what_it_relies_on), cmocka_unit_test(only_a_name_is_looked_up),
         cmocka_unit_test(parameters_are_the_servers_bytes), cmocka_unit_test(too_much_is_noticed),
     };
     return cmocka_run_group_tests_name("postgres", tests, NULL, NULL);
