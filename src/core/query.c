@@ -162,13 +162,14 @@ static bool once_more(struct clock *clock, struct second *s, uint32_t most)
     return s->times++ < most;
 }
 
-/* Both have answered, neither knows it, and it is so old that one of them should. One that was made for another bucket than his is another's, whose mark is
- * like his (one in 65,536). */
+/* Both have answered, neither knows it, the store is one that remembers, and it is so old that one of them should. One that was made for another bucket
+ * than his is another's, whose mark is like his (one in 65,536). */
 static bool is_lost(const struct query *q, const struct activity *a)
 {
     struct desk *d = q->desk;
     struct ident_fields f = ident_read(q->ident);
     return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 && f.epoch == a->epoch && f.bucket == user_bucket(q->hash, a->buckets) &&
+           incarnation_of(&d->guard, a, f.bucket) == INCARNATION_KNOWN &&
            clock_now_ms(d->clock) - f.made_ms >= (int64_t)d->options.query.lost_ms && once_more(d->clock, &d->given_up, d->options.query.lost_most);
 }
 
