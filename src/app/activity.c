@@ -2,6 +2,7 @@
  * activity.c: `seckill activity ...`: the admin API's calls as words. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -95,18 +96,19 @@ static void write_body(struct buf *out, struct str id, struct str title, struct 
     json_close(out);
 }
 
-static bool body_of_file(const char *path, struct buf *out)
+/* NULL: read; else why not. */
+static const char *body_of_file(const char *path, struct buf *out)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!f)
-        return false;
+        return strerror(errno);
     char *room = buf_room(out, BODY_MAX);
     check(room != NULL);
     out->len += fread(room, 1, BODY_MAX, f);
-    bool good = !ferror(f) && feof(f);
+    const char *why = ferror(f) ? strerror(errno) : feof(f) ? NULL : "it is too long";
     if (f != stdin)
         fclose(f);
-    return good;
+    return why;
 }
 
 static bool times_of_flags(const struct call *c, char starts[TIME_TEXT], char ends[TIME_TEXT])
@@ -126,8 +128,10 @@ static bool times_of_flags(const struct call *c, char starts[TIME_TEXT], char en
 static int create_body(const struct call *c, struct buf *out)
 {
     char starts[TIME_TEXT], ends[TIME_TEXT];
-    if (call_text(c, "file")[0])
-        return body_of_file(call_text(c, "file"), out) ? LEAVE_DONE : call_failed(c, LEAVE_FAILED, "cannot read %s whole", call_text(c, "file"));
+    if (call_text(c, "file")[0]) {
+        const char *why = body_of_file(call_text(c, "file"), out);
+        return why ? call_failed(c, LEAVE_FAILED, "cannot read %s: %s", call_text(c, "file"), why) : LEAVE_DONE;
+    }
     if (c->argument_count != 2 || call_text(c, "sku")[0] == 0 || call_text(c, "stock")[0] == 0)
         return call_misused(c, "create needs an ID, --sku and --stock; or --file; or --demo");
     if (!times_of_flags(c, starts, ends))

@@ -102,6 +102,8 @@ static int follow(struct purchase *p)
         const char *status = http_ask_text(&p->ask, "status");
         if (strcmp(status, last) != 0)
             tell(p, "%-10s at %s", status, http_ask_text(&p->ask, "updated_at"));
+        else if (waits % 5 == 4)
+            tell(p, "%-10s still; no verdict yet", status);
         snprintf(last, sizeof last, "%s", status);
         if (strcmp(status, "ORDERED") == 0)
             return LEAVE_DONE;

@@ -200,7 +200,7 @@ struct channel_double *channel_double_open(uv_loop_t *loop, const struct address
     *error = 0;
     if (file && file[0] && !load(d, file))
         *error = -errno;
-    struct http_server_config config = {.listen = *listen, .connections_max = 64, .handle = handle, .owner = d};
+    struct http_server_config config = {.refuse = problem_of_server, .listen = *listen, .connections_max = 64, .handle = handle, .owner = d};
     if (*error == 0)
         d->server = http_server_open(loop, &config, error);
     if (d->server)

@@ -21,6 +21,7 @@ struct reader {
     size_t ends[DEPTH_MAX];    /* length of the key before each mapping's own part */
     size_t depth;
     unsigned documents;
+    int error;                 /* errno of a read that failed; 0: none did */
     bool wants_value, failed;
 };
 
@@ -33,7 +34,7 @@ static void complain(struct reader *r, const yaml_mark_t *at, const char *what)
 
 static void complain_parser(struct reader *r)
 {
-    const char *problem = r->bytes > CONFIG_FILE_MAX ? "the file is too long" : r->parser.problem;
+    const char *problem = r->bytes > CONFIG_FILE_MAX ? "the file is too long" : r->error ? strerror(r->error) : r->parser.problem;
     complain(r, &r->parser.problem_mark, problem ? problem : "not YAML");
 }
 
@@ -156,6 +157,7 @@ static int feed(void *arg, unsigned char *into, size_t room, size_t *got)
     struct reader *r = arg;
     *got = fread(into, 1, room, r->file);
     r->bytes += *got;
+    r->error = ferror(r->file) ? errno : 0;
     return r->bytes <= CONFIG_FILE_MAX && !ferror(r->file);
 }
 

@@ -46,7 +46,7 @@ struct crowd {
     uint32_t *latencies, *queued_latencies;
     size_t latency_count, latency_cap, queued_latency_count, queued_latency_cap;
     uint32_t next_user, seated;
-    uint64_t began_us, answered_us, until_us, heard_us;    /* heard: when the last answer came */
+    uint64_t began_us, answered_us, until_us, heard_us;    /* heard: when somebody last heard a word that will not change */
     bool following, told, terminal;
     struct alarm progress;
     void (*done)(void *);
@@ -213,7 +213,7 @@ static void ask(struct seat *s)
     check(sent);
 }
 
-/* Nobody has answered anybody for as long as one would wait: those who have not asked yet need not. */
+/* Nobody has heard anything final for as long as one would wait: those who have not asked yet need not. */
 static void give_up_on_silence(struct crowd *c)
 {
     if (clock_mono_us(c->clock) - c->heard_us <= (uint64_t)c->options.patience_ms * 1000)
@@ -264,6 +264,7 @@ static void remember(struct crowd *c, const struct seat *s)
 static void heard(struct seat *s, enum reason code)
 {
     struct crowd *c = s->crowd;
+    c->heard_us = clock_mono_us(c->clock);
     if (!s->repeat && s->user % 100 < c->options.retry_percent) {
         s->repeat = true;
         s->tries = 0;
@@ -336,8 +337,7 @@ static void answered(struct http_call *call, enum http_outcome outcome, const st
         c->result.lost++;
         return ask_again(s);
     }
-    c->heard_us = clock_mono_us(c->clock);
-    uint64_t us = c->heard_us - s->sent_us;
+    uint64_t us = clock_mono_us(c->clock) - s->sent_us;
     c->result.requests++;
     note_latency(&c->latencies, &c->latency_count, &c->latency_cap, us);
     json_t *json = json_loadb(reply->body.ptr ? reply->body.ptr : "", reply->body.len, 0, NULL);

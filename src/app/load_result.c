@@ -151,12 +151,16 @@ static void print_sent(const struct load_result *r, FILE *out)
     print_answers(out, "bots", s->bot_answers);
     fprintf(out, "verdicts   %llu reservations told: ordered %llu, released %llu, not seen decided %llu\n", (unsigned long long)s->told,
             (unsigned long long)s->ordered, (unsigned long long)s->released, (unsigned long long)s->undecided);
+    bool counted = r->audit && r->audit->reason == REASON_OK && r->scenario->activity[0] == '\0';
+    double beside = counted ? sold(r->audit) - (double)s->ordered : 0;
+    if (beside > 0)
+        fprintf(out, "           %.0f orders more, whose buyers heard UNCERTAIN or nothing: they have them, and see them when they ask again\n", beside);
 }
 
 void load_result_print(const struct load_result *r, FILE *out)
 {
     const struct load_stats *s = r->stats;
-    fprintf(out, "%s on %s: %.0f requests due in %g s, %llu people, %.0f answered a second\n", r->path, r->activity, r->scenario->arrivals.total,
+    fprintf(out, "%s on %s: %.0f requests due in %g s, %llu people, %.0f answered a second while they came\n", r->path, r->activity, r->scenario->arrivals.total,
             r->scenario->seconds, (unsigned long long)s->people, r->answered_per_s);
     print_sent(r, out);
     print_quantiles(out, "latency, from when due", &r->requests);

@@ -101,6 +101,8 @@ bool ports_answers(enum reason reason)
 
 static bool part_ready(struct ports *p, size_t part, uint64_t until_us)
 {
+    static const char *const names[] = {"Redis (redis.url)", "RocketMQ (rocketmq.namesrv)", "PostgreSQL (postgres.url)"};
+    p->missing = names[part];
     for (;;) {
         struct await a = AWAIT();
         a.waiter.budget_ms = 1000;

@@ -23,6 +23,7 @@ struct ports {
     struct channel *channel;  /* NULL where payment.channel_url names none, or the ledger was not asked for */
     struct clock *clock;
     struct random *random;
+    const char *missing;      /* who did not answer ports_ready, and which setting says where it should be; a constant */
     void (*close)(struct ports *);
 };
 
@@ -34,7 +35,7 @@ void ports_close(struct ports *p);
 
 /* The keys of ids, from the settings. */
 struct ident_keys ports_ident_keys(const struct config *config);
-/* Runs the loop until each port asked for answers a harmless question, `ms` at most: true. False: one does not. */
+/* Runs the loop until each port asked for answers a harmless question, `ms` at most: true. False: one does not, and stands in `missing`. */
 bool ports_ready(struct ports *p, uint32_t ms);
 /* Runs the loop until nothing is left on it. */
 void ports_run_dry(uv_loop_t *loop);

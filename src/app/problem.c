@@ -49,3 +49,24 @@ void problem_answer(struct http_exchange *x, const struct problem *p)
     }
     http_answer(x, problem_status(p->code), str_lit(PROBLEM_TYPE), buf_str(&body), buf_str(&headers));
 }
+
+/* ---- what a server refuses by itself ---- */
+
+enum reason problem_code_of(int status)
+{
+    return status == 503 ? REASON_OVERLOADED : status == 413 || status == 414 || status == 431 ? REASON_PAYLOAD_TOO_LARGE : REASON_INVALID_REQUEST;
+}
+
+void problem_of_server(struct buf *body, int status, const char *why, void *owner)
+{
+    enum reason code = problem_code_of(status);
+    (void)owner;
+    json_open(body);
+    json_member_text(body, "type", "about:blank");
+    json_key(body, "title"), json_str(body, http_phrase(status));
+    json_member_i64(body, "status", status);
+    json_member_text(body, "detail", why);
+    json_member_text(body, "code", reason_word(code));
+    json_member_bool(body, "retryable", retryable(code));
+    json_close(body);
+}

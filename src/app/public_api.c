@@ -131,16 +131,8 @@ static void handle(struct http_exchange *x)
 static void server_refuses(struct buf *body, int status, const char *why, void *owner)
 {
     struct public_api *a = owner;
-    enum reason code = status == 503 ? REASON_OVERLOADED : status == 413 || status == 414 || status == 431 ? REASON_PAYLOAD_TOO_LARGE : REASON_INVALID_REQUEST;
-    json_open(body);
-    json_member_text(body, "type", "about:blank");
-    json_key(body, "title"), json_str(body, http_phrase(status));
-    json_member_i64(body, "status", status);
-    json_member_text(body, "detail", why);
-    json_member_text(body, "code", reason_word(code));
-    json_member_bool(body, "retryable", reason_fate(code) == FATE_RETRY);
-    json_close(body);
-    public_observe(a, code, clock_mono_us(a->clock));
+    problem_of_server(body, status, why, NULL);
+    public_observe(a, problem_code_of(status), clock_mono_us(a->clock));
 }
 
 /* ---- birth and death ------------------------------------------------------------------------------------------------------------------ */

@@ -179,7 +179,7 @@ int verb_rush(const struct call *c)
         snprintf(prefix, sizeof prefix, "%s", call_text(c, "prefix"));
     else
         snprintf(prefix, sizeof prefix, "r%08llx", (unsigned long long)random_next(r.ports.random) & 0xffffffff);
-    leave = ports_ready(&r.ports, 5000) ? run(&r, &options) : call_failed(c, LEAVE_UNREACHABLE, "PostgreSQL or Redis does not answer: nothing could be proved");
+    leave = ports_ready(&r.ports, 5000) ? run(&r, &options) : call_failed(c, LEAVE_UNREACHABLE, "%s does not answer: nothing could be proved", r.ports.missing);
     ports_close(&r.ports);
     ports_loop_end(&r.loop);
     return leave;
