@@ -76,7 +76,13 @@ expect 'it names a reservation, at once or asked again' soon 30 named u3 r3
 third=$(field reservation_id)
 soon 30 named u3 r3 || true
 same 'the same request is the same reservation' "$(field reservation_id)" "$third"
+printed() { grep -q "$1" "$live/run.out"; }
+status_good() { "$root/tools/run" status >/dev/null 2>&1; }
+expect 'who watches reads that it has ended, and how to go on' soon 10 printed 'broker has ended.*tools/stack up'
+refuse 'and the status is not good' status_good
 stack up broker 2>/dev/null
+expect 'and that it is there again' soon 10 printed 'broker is there again'
+expect 'and the status is' status_good
 expect 'with the broker back the janitor brings it' verdict u3 "$third" 90
 same 'as an order' "$(field status)" ORDERED
 expect 'and new ones go as before' soon 30 named u4 r4    # QUEUED, or ORDERED already
