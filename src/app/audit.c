@@ -307,7 +307,7 @@ int verb_audit(const struct call *c)
     int leave = LEAVE_UNREACHABLE;
     if (ports_ready(&ports, 10000)) {
         audit_judge(&a, &ports);
-        leave = a.reason == REASON_UNKNOWN_ACTIVITY && !c->json ? call_failed(c, audit_leave(&a), "there is no activity %s", c->arguments[0]) : print(&a, c->json);
+        leave = a.reason == REASON_UNKNOWN_ACTIVITY && !c->json ? call_failed(c, LEAVE_FAILED, "there is no activity %s", c->arguments[0]) : print(&a, c->json);
         audit_free(&a);
     } else {
         call_failed(c, LEAVE_UNREACHABLE, "%s does not answer; nothing is proved either way (beside make run: . .run/env first)", ports.missing);
