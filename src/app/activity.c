@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * activity.c: `seckill activity ...`: the admin API's calls as words. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 

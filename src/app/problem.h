@@ -19,7 +19,7 @@ struct problem {
 /* The status on the wire: the row's, or 500 for a reason that is never an answer of its own. */
 int problem_status(enum reason code);
 void problem_write(struct buf *body, const struct problem *p);
-/* What a server refuses by itself, in our words: http_server_config.refuse. */
+/* What a server refuses by itself, in our words: the body of such an answer (http_server_config.refuse; the owner is not used), and the code in it. */
 void problem_of_server(struct buf *body, int status, const char *why, void *owner);
 enum reason problem_code_of(int status);
 /* Ends the exchange. */
