@@ -38,10 +38,11 @@ static void answer_good_take(struct public_call *c)
     public_answer(c, reason_row(t->reason)->http, t->reason, &body, buf_str(&headers));
 }
 
-/* Seconds until the sale starts, as Retry-After: 1 at least, and an hour at most. */
-static uint32_t seconds_until(struct public_call *c, int64_t starts_ms)
+/* Seconds until the sale starts, as Retry-After: 1 at least, and an hour at most. Counted by the clock that judges the start: where ours is ahead of it,
+ * the client would else come too early, again and again. */
+static uint32_t seconds_until_start(const struct take *t)
 {
-    int64_t left_s = (starts_ms - clock_now_ms(c->api->clock) + 999) / 1000;
+    int64_t left_s = (t->starts_ms - t->now_ms + 999) / 1000;
     return left_s < 1 ? 1 : left_s > 3600 ? 3600 : (uint32_t)left_s;
 }
 
@@ -69,7 +70,7 @@ static void answer_take(struct public_call *c)
     if (reason_row(t->reason)->http < 300)
         answer_good_take(c);
     else if (t->reason == REASON_NOT_STARTED && t->starts_ms > 0)
-        refuse_with(c, seconds_until(c, t->starts_ms));
+        refuse_with(c, seconds_until_start(t));
     else if (t->reason == REASON_ALREADY_PURCHASED && t->has_entry)
         refuse_with(c, 0);
     else

@@ -272,6 +272,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         return;
     case REASON_NOT_STARTED:
         t->starts_ms = r ? r->starts_ms : 0;
+        t->now_ms = r ? r->now_ms : 0;
         finish(t, reason);
         return;
     case REASON_QUALIFICATION_INVALID:    /* we are going, and the store knew nothing of him: another process takes it */
@@ -315,6 +316,7 @@ static bool ask_store(struct take *t)
         return answer(t, catalog_learnt(&d->catalog) ? REASON_UNKNOWN_ACTIVITY : REASON_DEPENDENCY_DOWN);
     if (a->state == ACTIVITY_DRAFT) {
         t->starts_ms = a->starts_ms;
+        t->now_ms = clock_now_ms(d->clock);
         return answer(t, REASON_NOT_STARTED);
     }
     t->bucket = (struct bucket){t->activity, a->epoch, user_bucket(t->hash, a->buckets)};
@@ -345,7 +347,7 @@ bool reservation_take(struct desk *d, struct take *t)
     t->desk = NULL;
     t->replayed = t->has_entry = t->refreshed = t->asked = t->old = false;
     t->poll_after_ms = 0;
-    t->starts_ms = 0;
+    t->starts_ms = t->now_ms = 0;
     t->entry = (struct entry){.why = REASON_OK};
     if (d->takes >= d->options.takes) {
         t->reason = REASON_OVERLOADED;

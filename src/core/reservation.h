@@ -21,7 +21,7 @@ struct take {
     bool has_entry;                               /* QUEUED, ORDERED, RELEASED, ALREADY_PURCHASED */
     struct entry entry;
     uint32_t poll_after_ms;                       /* with QUEUED and UNCERTAIN */
-    int64_t starts_ms;                            /* with NOT_STARTED */
+    int64_t starts_ms, now_ms;                    /* with NOT_STARTED; now_ms: by the bucket's clock, which judges the start; while there is no bucket yet, by ours */
 
     /* own */
     struct desk *desk;

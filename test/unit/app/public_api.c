@@ -53,8 +53,9 @@ static void move(enum activity_event event)
 static struct {
     struct clock clock, *of;
     uint64_t ahead_us;
+    int64_t wall_ahead_ms;    /* of the time of day alone */
 } hasty;
-static int64_t hasty_now_ms(struct clock *c) { return (void)c, clock_now_ms(hasty.of); }
+static int64_t hasty_now_ms(struct clock *c) { return (void)c, clock_now_ms(hasty.of) + hasty.wall_ahead_ms; }
 static uint64_t hasty_mono_us(struct clock *c) { return (void)c, clock_mono_us(hasty.of) + hasty.ahead_us; }
 static void hasty_set(struct clock *c, struct alarm *a, uint64_t due_us) { (void)c, clock_set(hasty.of, a, due_us > hasty.ahead_us ? due_us - hasty.ahead_us : 0); }
 static void hasty_unset(struct clock *c, struct alarm *a) { (void)c, clock_unset(hasty.of, a); }
@@ -108,7 +109,7 @@ static void begin(struct terms t)
         fail_msg(STR_FMT, STR_ARG(buf_str(&complaint)));
     imagine_ports(&w.imagined, &w.ports, &w.loop, 1);
     create(&t);
-    hasty.of = w.ports.clock, hasty.clock.ops = &hasty_ops, hasty.ahead_us = 0;
+    hasty.of = w.ports.clock, hasty.clock.ops = &hasty_ops, hasty.ahead_us = 0, hasty.wall_ahead_ms = 0;
     if (t.hasty)
         w.ports.clock = &hasty.clock;
     struct roles_options options = {.config = &w.config, .ports = &w.ports, .which = t.roles ? t.roles : (ROLE_ACCESS | ROLE_ORDER | ROLE_RELAY)};
@@ -438,6 +439,18 @@ static void sold_out(void **state)
     assert_true(json_is_true(json_object_get(json_array_get(skus, 0), "sold_out")));
     assert_true(json_is_false(json_object_get(json_array_get(skus, 1), "sold_out")));
     assert_string_equal(text("state"), "OPEN");
+    end();
+}
+
+static void retry_after_follows_the_clock_of_the_bucket(void **state)
+{
+    (void)state;
+    begin((struct terms){.stock = 2, .starts_in_ms = 60000, .hasty = true});
+    hasty.wall_ahead_ms = 45000;    /* ours is ahead of the bucket's */
+    expect_code(buy("u", "r", "sku_a"), 409, "NOT_STARTED");
+    const char *after = strstr(last.head, "Retry-After: ");
+    assert_non_null(after);
+    assert_in_range(atoi(after + 13), 58, 60);
     end();
 }
 
@@ -792,7 +805,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
-        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
+        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };
