@@ -58,6 +58,18 @@ static bool look(struct buf *lines, const char *name, bool good, const char *det
     return good;
 }
 
+/* Nothing new is taken in a closed or missing bucket; queries go on. That is no fault of this process: it stays ready. */
+static void look_at_buckets(struct buf *lines)
+{
+    long long closed = (long long)metric_read(METRIC_CLOSED_BUCKETS, 0), missing = (long long)metric_read(METRIC_MISSING_BUCKETS, 0);
+    char detail[96] = "";
+    if (missing > 0)
+        snprintf(detail, sizeof detail, "%lld missing in Redis, %lld closed", missing, closed);
+    else if (closed > 0)
+        snprintf(detail, sizeof detail, "%lld closed, being healed", closed);
+    look(lines, "buckets", closed == 0 && missing == 0, detail);
+}
+
 bool health_says(const struct health *h, enum health_question q, struct buf *lines)
 {
     bool good = look(lines, "process", true, "");
@@ -76,10 +88,6 @@ bool health_says(const struct health *h, enum health_question q, struct buf *lin
         look(lines, ports_part_name(i), up, up ? "" : !p->asked ? "not asked yet" : ports_answers(p->reason) ? "its last answer is old" : reason_word(p->reason));
         good &= up || !p->needed;
     }
-    int64_t closed = (int64_t)metric_read(METRIC_CLOSED_BUCKETS, 0);
-    char detail[64] = "";
-    if (closed > 0)    /* replays and queries go on; nothing new is taken there */
-        snprintf(detail, sizeof detail, "%lld closed, being healed", (long long)closed);
-    look(lines, "buckets", closed == 0, detail);
+    look_at_buckets(lines);
     return good;
 }

@@ -311,6 +311,8 @@ static void came(struct waiter *waiter, enum reason reason, const void *result)
     told |= w->step == STEP_RECORD && reason == REASON_CONFLICT;                         /* open meanwhile: it was recorded before */
     if (reason == REASON_OK || told) {
         went_well(w, result);
+    } else if (reason == REASON_STALE_EPOCH) {    /* the bucket is missing: asked again it is missing still */
+        went_badly(w, reason);
     } else if ((fate == FATE_RETRY || fate == FATE_UNKNOWN) && ++w->attempts < w->controller->options.attempts) {
         uint64_t us = (uint64_t)w->controller->options.back_off_ms * 1000 << (w->attempts - 1);
         clock_set_in(w->controller->clock, &w->rest, us < 5000000 ? us : 5000000);
@@ -376,7 +378,8 @@ static void step(struct control_work *w)
     }
     case STEP_TELL:
     case STEP_SEAL: {
-        struct install_ask ask = {.bucket = bucket_of(w), .activity = &w->activity, .seeded = w->step == STEP_SEAL};
+        struct install_ask ask = {.bucket = bucket_of(w), .activity = &w->activity, .seeded = w->step == STEP_SEAL,
+                                  .create = w->step == STEP_TELL && w->event == ACTIVITY_EVENT_WARM};
         store_install(c->store, &ask, &w->call);
         return;
     }

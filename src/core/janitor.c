@@ -10,6 +10,7 @@
 #include "metric.h"
 
 #define DUE_MAX 32    /* users of one call */
+#define MISSING_SAID_US 60000000ull
 #define TURN_MS 20000    /* between two turns of an old reservation, at most */
 
 struct job {
@@ -21,6 +22,11 @@ struct job {
     int64_t age_ms;
     struct verdict_ask verdict;
     char memory[320];
+};
+struct missing_bucket {
+    char activity[64];
+    size_t activity_len;
+    uint8_t number;
 };
 struct janitor {
     struct store *store;
@@ -45,6 +51,9 @@ struct janitor {
     uint8_t buckets;
     char name[64];
     uint64_t pending, closed;
+    size_t missing;                     /* buckets of this round that are not there … */
+    struct missing_bucket first_missing;    /* … the first of them … */
+    uint64_t missing_said_us;           /* … and when an alarm last said so; 0: none are missing */
     struct incarnation_guard guard;
     struct incarnation_asked seen;      /* of the bucket that is visited */
     struct healer healer;
@@ -183,9 +192,40 @@ static void visit(struct janitor *);
 
 static size_t free_jobs(const struct janitor *j) { return j->options.jobs - j->busy; }
 
+/* An alarm when buckets are found missing, and once a minute as long as they are. */
+static void report_missing(struct janitor *j)
+{
+    uint64_t now = clock_mono_us(j->clock);
+    if (j->missing == 0)
+        j->missing_said_us = 0;
+    if (j->missing == 0 || (j->missing_said_us != 0 && now - j->missing_said_us < MISSING_SAID_US))
+        return;
+    j->missing_said_us = now;
+    struct log_line l = log_event(LEVEL_ERROR, "buckets_missing");
+    log_i64(&l, "buckets", (int64_t)j->missing);
+    log_str(&l, "activity_id", (struct str){j->first_missing.activity, j->first_missing.activity_len});
+    log_i64(&l, "bucket", j->first_missing.number);
+    log_end(&l);
+}
+
+/* A bucket of a sale that has been open holds its winners: where it is not there, Redis has lost it. It is not made anew, for an empty one would know nobody. */
+static void count_missing(struct janitor *j, const struct activity *a)
+{
+    if (a->state != ACTIVITY_OPEN && a->state != ACTIVITY_PAUSED)
+        return;
+    if (j->missing++ == 0) {
+        memcpy(j->first_missing.activity, a->activity.ptr, a->activity.len);
+        j->first_missing.activity_len = a->activity.len;
+        j->first_missing.number = j->bucket.number;
+    }
+}
+
 static void round_end(struct janitor *j)
 {
     j->walking = false;
+    report_missing(j);
+    j->facts.missing = j->missing;
+    metric_set(METRIC_MISSING_BUCKETS, 0, (int64_t)j->missing);
     j->facts.pending = j->pending;
     metric_set(METRIC_PENDING, 0, (int64_t)j->pending);
     j->facts.closed = j->closed;
@@ -322,6 +362,8 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
         return;
     if (a && a->state == ACTIVITY_WARM && (reason == REASON_STALE_EPOCH || (reason == REASON_OK && !s->seeded)))
         warming_seen(&j->warming, a);
+    if (reason == REASON_STALE_EPOCH && a && a->epoch == j->bucket.epoch)
+        count_missing(j, a);
     if (reason != REASON_OK || !a || a->epoch != j->bucket.epoch || s->version >= a->version) {
         if (reason == REASON_OK)
             ask_due(j);
@@ -352,6 +394,7 @@ static void ticked(struct waiter *w, enum reason reason, const void *result)
     j->round++;
     j->began_us = clock_mono_us(j->clock);
     j->pending = j->closed = 0;
+    j->missing = 0;
     j->activity = SIZE_MAX;    /* so that the first step is to the first */
     j->buckets = 0;
     next_bucket(j);

@@ -49,6 +49,7 @@ struct janitor_facts {
     uint64_t looked, asked, settled, republished, held_back;
     uint64_t pending;               /* users with an undecided reservation, all buckets, as last seen */
     uint64_t closed;                /* buckets closed, as last seen */
+    uint64_t missing;               /* buckets of open or paused sales that the store does not have, as last seen */
 };
 struct janitor_facts janitor_facts(const struct janitor *);
 struct auditor_facts janitor_audits(const struct janitor *);    /* what its auditor has done and found */

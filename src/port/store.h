@@ -123,12 +123,14 @@ struct stock_answer {
 
 /* ---- install: a bucket learns of its activity -------------------------------------------------------------------------- */
 
-/* Creates the bucket's data where there is none, else pushes state, window and version where the version is higher. `seeded` is only ever set.
+/* Pushes state, window and version where the version is higher. `seeded` is only ever set. Only with `create` is a missing bucket made, empty: that is for
+ * seeding alone, of a sale that has never been open. A bucket of any other sale that is not there has been lost with all it held: STALE_EPOCH.
  * Verdict: OK · UNCHANGED (an equal or higher version stood). */
 struct install_ask {
     struct bucket bucket;
     const struct activity *activity;    /* its skus and stock too */
     bool seeded;                        /* every unit of this bucket has been restocked and counted */
+    bool create;
 };
 
 /* ---- close, open: a bucket that may have forgotten takes nothing new until it is healed ---------------------------------- */

@@ -77,12 +77,6 @@ static struct sim_bucket *added(struct sim_store_world *w, struct sim_bucket *b)
     return w->all[w->count++] = b;
 }
 
-static struct sim_bucket *found_or_made(struct sim_store_world *w, struct bucket name, const struct activity *activity)
-{
-    struct sim_bucket *b = sim_store_bucket(w, name);
-    return b ? b : added(w, sim_bucket_new(name, activity));
-}
-
 struct sim_snapshot sim_store_snapshot(const struct sim_store_world *w)
 {
     struct sim_snapshot s = {.buckets = calloc(w->count + 1, sizeof(struct sim_bucket *)), .count = w->count};
@@ -350,10 +344,14 @@ static void stock(struct store *s, const struct stock_ask *asked, struct waiter 
 static bool act_install(struct sim_call *c)
 {
     const struct install_ask *ask = c->ask;
-    struct sim_store_world *w = door(c)->world;
     if (!arrives(c))
         return true;
-    return sim_call_answer(c, sim_bucket_install(found_or_made(w, ask->bucket, ask->activity), ask->activity, ask->seeded, now_of(c)), NULL);
+    struct sim_bucket *b = sim_store_bucket(door(c)->world, ask->bucket);
+    if (!b && !ask->create)
+        return sim_call_answer(c, REASON_STALE_EPOCH, NULL);
+    if (!b)
+        b = added(door(c)->world, sim_bucket_new(ask->bucket, ask->activity));
+    return sim_call_answer(c, sim_bucket_install(b, ask->activity, ask->seeded, now_of(c)), NULL);
 }
 
 static void install(struct store *s, const struct install_ask *asked, struct waiter *w)

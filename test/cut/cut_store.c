@@ -149,7 +149,7 @@ static void begin_install(uint32_t n)
 }
 static void ask_install(struct waiter *w)
 {
-    struct install_ask ask = {bucket(), &activity, false};
+    struct install_ask ask = {bucket(), &activity, false, true};
     store_install(cut, &ask, w);
 }
 static bool has_version(void) { return holds().version == activity.version; }
@@ -282,7 +282,7 @@ static void every_call_under_every_cut(void **state)
     activity = (struct activity){.activity = str_of(name), .title = str_of(name), .number = 7, .epoch = 3, .buckets = 1, .state = ACTIVITY_OPEN, .version = 9,
                                  .starts_ms = now_ms - 60000, .ends_ms = now_ms + 3600000, .pay_timeout_s = 900, .skus = &sku, .sku_count = 1};
     struct seen s = SEEN();
-    struct install_ask install = {bucket(), &activity, true};
+    struct install_ask install = {bucket(), &activity, true, true};
     store_install(straight, &install, &s.waiter);
     assert_int_equal(seen_await(world, &s), REASON_OK);
     fresh(0);

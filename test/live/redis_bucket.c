@@ -86,7 +86,7 @@ static int setup(void **state)
     struct activity a = {.activity = str_of(name), .number = 1, .epoch = 5, .buckets = 4, .state = ACTIVITY_OPEN, .version = 1, .starts_ms = 1,
                          .ends_ms = INT64_C(1) << 42, .skus = &sku, .sku_count = 1};
     struct seen s = SEEN();
-    struct install_ask ask = {bucket(), &a, false};
+    struct install_ask ask = {bucket(), &a, false, true};
     store_install(world->store, &ask, &s.waiter);
     assert_int_equal(seen_await(world, &s), REASON_OK);
     for (int64_t i = 0; i < 3; i++)

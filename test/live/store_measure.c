@@ -217,7 +217,7 @@ static void install(struct run *r, bool seeded)
 {
     r->done = 0;
     for (size_t i = 0; i < r->buckets; i++) {
-        struct install_ask a = {bucket_of(r, i), &r->activity, seeded};
+        struct install_ask a = {bucket_of(r, i), &r->activity, seeded, true};
         r->at[i] = (struct caller){.waiter = {.wake = installed, .budget_ms = 10000}, .run = r};
         store_install(r->store, &a, &r->at[i].waiter);
     }

@@ -1,14 +1,16 @@
 #!lua
 -- install.lua: a bucket learns of its activity.
 --
---   ARGV   state, version, starts ms, ends ms, seeded, bits of the winners' filter, names of the SKUs joined by blanks,
---          then for each SKU: name, index u16 + first unit u48 + units u48 (packed), units
---   gives  {OK or UNCHANGED, sequence}
+--   ARGV   state, version, starts ms, ends ms, 1 where every unit has been counted here + 2 where a missing bucket is created, bits of the winners'
+--          filter, names of the SKUs joined by blanks, then for each SKU: name, index u16 + first unit u48 + units u48 (packed), units
+--   gives  {OK or UNCHANGED, sequence}; {STALE_EPOCH} alone: it is missing and was not to be created
 --
--- Creates the data where there is none; else takes state and window of a higher version. seeded is only ever set. A sale that goes
--- on after a pause or an end rests as a unit does: others may still be saying by themselves that it is paused or over.
+-- Takes state and window of a higher version. Only seeding creates the data where there is none: a bucket that has sold and is missing was lost, and an
+-- empty one in its place would not know its winners. seeded is only ever set. A sale that goes on after a pause or an end rests as a
+-- unit does: others may still be saying by themselves that it is paused or over.
 local meta = call('HMGET', KEYS[1], 'law', 'version', 'seeded')
 local state, version, starts, ends = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local flags = tonumber(ARGV[5])
 local now, reason = now_ms(), REASON_UNCHANGED
 
 -- Versions are compared as the whole numbers they are, whatever their length.
@@ -16,6 +18,9 @@ local function above(a, b)
   return #a > #b or (#a == #b and a > b)
 end
 
+if not meta[1] and flags < 2 then
+  return {REASON_STALE_EPOCH}
+end
 if not meta[1] then
   call('HSET', KEYS[1], 'law', pack(LAW, state, starts, ends, 0, tonumber(ARGV[6])), 'version', version, 'restocks', '0', 'skus', ARGV[7])
   for a = 8, #ARGV, 3 do
@@ -34,7 +39,7 @@ elseif above(version, meta[2]) then
   call('HSET', KEYS[1], 'law', pack(LAW, state, starts, ends, opens, bits), 'version', version)
   reason = REASON_OK
 end
-if ARGV[5] == '1' and not meta[3] then
+if flags % 2 == 1 and not meta[3] then
   call('HSET', KEYS[1], 'seeded', '1')
   reason = REASON_OK
 end

@@ -181,7 +181,7 @@ bool redis_words_install(struct redis_words *w, const struct install_ask *ask)
     add_number(w, (int64_t)a->version);
     add_number(w, a->starts_ms);
     add_number(w, a->ends_ms);
-    add_bool(w, ask->seeded);
+    add_number(w, ask->seeded | ask->create << 1);
     add_number(w, filter_bits(a));
     add_names(w, a);
     for (size_t i = 0; i < a->sku_count; i++) {

@@ -157,7 +157,7 @@ static void open_sale(void)
     sale.version = 2;
     for (uint8_t b = 0; b < sale.buckets; b++) {
         struct seen seen = SEEN(.into = NULL);
-        store_install(stores[0], &(struct install_ask){bucket_of(b), &sale, true}, &seen.waiter);
+        store_install(stores[0], &(struct install_ask){bucket_of(b), &sale, true, true}, &seen.waiter);
         assert_int_equal(seen_await(world, &seen), REASON_OK);
     }
     struct listed l = units(&sale, 0, -1, true, 256);

@@ -36,14 +36,16 @@ static void sale_draw(void)
 
 /* ---- asking and waiting ---------------------------------------------------------------------------------------------------- */
 
-static enum reason install(uint8_t number, bool seeded)
+static enum reason install_as(uint8_t number, bool seeded, bool create)
 {
     struct seen s = SEEN();
-    struct install_ask ask = {bucket(number), &sale.activity, seeded};
+    struct install_ask ask = {bucket(number), &sale.activity, seeded, create};
     store_install(world->store, &ask, &s.waiter);
     assert_false(s.woken);
     return seen_await(world, &s);
 }
+
+static enum reason install(uint8_t number, bool seeded) { return install_as(number, seeded, true); }
 
 /* An entry whose texts outlive the answer: the last 8192 of them stay. */
 struct known {
@@ -972,6 +974,25 @@ static void the_sequence_grows(void **state)
     }
 }
 
+/* Whatever is told to a bucket that is not there, it stays so: an empty one in its place would know nobody. */
+static void only_seeding_creates_a_bucket(void **state)
+{
+    (void)state;
+    struct seen_stock k;
+    sale_draw();
+    struct settle_ask order = ordered("u1", 1, "r1", 0, (struct token){FIRST_A, 1});
+    assert_int_equal(install_as(0, false, false), REASON_STALE_EPOCH);
+    assert_int_equal(install_as(0, true, false), REASON_STALE_EPOCH);    /* sealing */
+    assert_int_equal(settle(&order), REASON_STALE_EPOCH);
+    assert_int_equal(restock(0, 0, FIRST_A, 1), REASON_STALE_EPOCH);
+    assert_int_equal(take(0, "u1", 0, "r2", 2).reason, REASON_STALE_EPOCH);
+    assert_int_equal(stock_try(0, &k), REASON_STALE_EPOCH);
+    assert_int_equal(install_as(0, false, true), REASON_OK);
+    sale.activity.version++;
+    assert_int_equal(install_as(0, false, false), REASON_OK);
+    assert_int_equal(stock_try(0, &k), REASON_OK);
+}
+
 static void install_pushes_higher_versions_only(void **state)
 {
     (void)state;
@@ -1410,7 +1431,7 @@ int main(void)
         cmocka_unit_test(restock_of_an_unknown_sku),
         cmocka_unit_test(look_tells_all_newest_first),
         cmocka_unit_test(the_sequence_grows),
-        cmocka_unit_test(install_pushes_higher_versions_only),
+        cmocka_unit_test(only_seeding_creates_a_bucket), cmocka_unit_test(install_pushes_higher_versions_only),
         cmocka_unit_test(turns_come_as_told),
         cmocka_unit_test(a_turn_is_not_put_off),
         cmocka_unit_test(turns_are_bounded),

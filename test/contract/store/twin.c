@@ -319,7 +319,7 @@ static void step_install(bool first)
     version = first || a.version > version ? a.version : version;
     for (int which = 0; which < 2; which++) {
         struct seen s = SEEN();
-        store_install((which ? &twin : real)->store, &(struct install_ask){.bucket = where, .activity = &a}, &s.waiter);
+        store_install((which ? &twin : real)->store, &(struct install_ask){.bucket = where, .activity = &a, .create = first}, &s.waiter);
         reasons[which] = seen_await(which ? &twin : real, &s);
     }
     assert_string_equal(reason_word(reasons[0]), reason_word(reasons[1]));

@@ -11,7 +11,9 @@
 #include "await.h"
 #include "check.h"
 #include "http_ask.h"
+#include "health.h"
 #include "imagine.h"
+#include "metric.h"
 #include "roles.h"
 
 static struct {
@@ -41,6 +43,25 @@ static void serve(void *arg)
     ports_close(&server.ports);
     uv_close((uv_handle_t *)&server.stop, NULL);
     ports_loop_end(&server.loop);
+}
+
+/* A gauge of the janitor's is a line of readiness; the process itself is not to blame. */
+static void readiness_names_missing_buckets(void **state)
+{
+    (void)state;
+    char memory[512];
+    struct buf lines = buf_fixed(memory, sizeof memory);
+    struct health h = {0};
+    metric_set(METRIC_CLOSED_BUCKETS, 0, 0);
+    metric_set(METRIC_MISSING_BUCKETS, 0, 3);
+    assert_true(health_says(&h, HEALTH_READY, &lines));
+    buf_add_char(&lines, 0);
+    assert_non_null(strstr(memory, "[-] buckets: 3 missing in Redis, 0 closed\n"));
+    metric_set(METRIC_MISSING_BUCKETS, 0, 0);
+    lines = buf_fixed(memory, sizeof memory);
+    assert_true(health_says(&h, HEALTH_READY, &lines));
+    buf_add_char(&lines, 0);
+    assert_non_null(strstr(memory, "[+] buckets\n"));
 }
 
 static int begin(void **state)
@@ -202,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(health_is_told_apart),
+        cmocka_unit_test(readiness_names_missing_buckets),
         cmocka_unit_test(what_is_not_there_is_not_found),
         cmocka_unit_test(a_bad_activity_is_refused_by_name),
         cmocka_unit_test(an_activity_goes_through_its_life),

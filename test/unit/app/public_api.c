@@ -41,13 +41,15 @@ struct moving {
 };
 static void on_moved(struct control *c) { container_of(c, struct moving, control)->done = true; }
 
-static void move(enum activity_event event)
+static enum reason move_reason(enum activity_event event)
 {
     struct moving m = {.control = {.activity = str_lit("act_t"), .event = event, .actor = str_lit("test"), .done = on_moved}};
     assert_true(control_start(w.controller, &m.control));
     assert_true(await_flag(&w.loop, &m.done, 5000));
-    assert_int_equal(m.control.reason, REASON_OK);
+    return m.control.reason;
 }
+
+static void move(enum activity_event event) { assert_int_equal(move_reason(event), REASON_OK); }
 
 /* The processes' clock, put forward by hand: no test can wait two minutes. */
 static struct {
@@ -454,6 +456,31 @@ static void retry_after_follows_the_clock_of_the_bucket(void **state)
     end();
 }
 
+/* Redis loses everything; pausing and resuming the sale makes no bucket that would know nobody. */
+static void a_lost_bucket_stays_closed_through_pause_and_resume(void **state)
+{
+    (void)state;
+    char path[128];
+    begin((struct terms){.stock = 5, .roles = ROLE_ACCESS | ROLE_ORDER | ROLE_RELAY});
+    assert_true(buy("u", "r", "sku_a") < 300);
+    assert_int_equal(get("/v1/requests/r?activity_id=act_t&user_id=u&wait=5s"), 200);
+    assert_string_equal(text("status"), "ORDERED");
+    snprintf(path, sizeof path, "/v1/reservations/%s?user_id=u", text("reservation_id"));
+    sim_store_lose(&w.imagined.stock);
+    assert_int_equal(move_reason(ACTIVITY_EVENT_PAUSE), REASON_DEPENDENCY_DOWN);    /* moved, and its bucket named */
+    assert_int_equal(move_reason(ACTIVITY_EVENT_RESUME), REASON_DEPENDENCY_DOWN);
+    await_ms(&w.loop, 500);    /* whatever would be pushed has been */
+    for (int i = 0; i < 3; i++) {
+        expect_code(buy("u", "another", "sku_a"), 503, "RESERVATION_PAUSED");    /* who has an order is not sold another */
+        expect_code(buy("v", "r", "sku_a"), 503, "RESERVATION_PAUSED");
+        await_ms(&w.loop, 120);
+    }
+    for (int i = 0; i < 50 && get("%s", path) != 200; i++)    /* a verdict so young that the store cannot be told is not shown */
+        await_ms(&w.loop, 100);
+    assert_string_equal(text("status"), "ORDERED");
+    end();
+}
+
 static void windows_and_pauses(void **state)
 {
     (void)state;
@@ -805,7 +832,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
-        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
+        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(a_lost_bucket_stays_closed_through_pause_and_resume), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };

@@ -186,6 +186,7 @@ static void install(struct store *s, const struct install_ask *a, struct waiter 
     if (!fly(k, FAKE_INSTALL, w, &f))
         return;
     k->installed = true;
+    k->created |= a->create;
     k->seeded |= a->seeded;
     k->stock.version = a->activity->version;
     k->stock.state = a->activity->state;

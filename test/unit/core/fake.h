@@ -73,7 +73,7 @@ struct fake {
     size_t unit_count;
     struct held held[64];
     size_t held_count;
-    bool seeded, installed;
+    bool seeded, installed, created;
     enum reason (*judge_pay)(const struct pay_item *);    /* NULL: PAYMENT_APPLIED; POISON for one of them: for all */
     enum reason canceled;          /* of cancel's verdicts; CANCELED */
     size_t payments, cancels;      /* how many items were taken */

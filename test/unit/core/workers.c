@@ -12,6 +12,7 @@
 #include "control.h"
 #include "fake.h"
 #include "janitor.h"
+#include "metric.h"
 #include "message.h"
 #include "order.h"
 #include "relay.h"
@@ -478,9 +479,16 @@ static void a_bucket_that_lags_is_told_but_none_is_made(void **state)
     k.inject = REASON_STALE_EPOCH;
     fake_pass(&k, 3000);
     assert_false(k.installed);
+    assert_int_equal(janitor_facts(j).missing, k.activity.buckets);    /* and it is said */
+    assert_int_equal(metric_read(METRIC_MISSING_BUCKETS, 0), k.activity.buckets);
     k.inject = REASON_OK;
     fake_pass(&k, 3000);
-    assert_true(k.installed && k.stock.version == 9);
+    assert_true(k.installed && k.stock.version == 9 && !k.created);
+    assert_int_equal(metric_read(METRIC_MISSING_BUCKETS, 0), 0);
+    k.activity.state = ACTIVITY_CLOSED;
+    k.inject = REASON_STALE_EPOCH;
+    fake_pass(&k, 12000);
+    assert_int_equal(janitor_facts(j).missing, 0);    /* what is over may be gone */
     janitor_close(j);
 }
 

@@ -205,7 +205,7 @@ static struct shop *shop_open(void)
     sim_random_init(&s->chance, 1);
     sim_store_world_init(&s->world, 1);
     sim_store_open(&s->store, &s->world, &s->clock.clock);
-    store_install(&s->store.store, &(struct install_ask){.bucket = one_bucket, .activity = &one_activity}, &h.waiter);
+    store_install(&s->store.store, &(struct install_ask){.bucket = one_bucket, .activity = &one_activity, .create = true}, &h.waiter);
     assert_int_equal(h.times, 0);    /* never before the call has returned */
     sim_clock_run_until(&s->clock, 0);
     assert_int_equal(h.times, 1);

@@ -395,7 +395,7 @@ static void seed_bucket_units(struct walk *w)
 static void install(struct walk *w, bool seeded)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
-        store_install(&w->store.store, &(struct install_ask){.bucket = bucket_of(i), .activity = w->books.books.activities[0], .seeded = seeded},
+        store_install(&w->store.store, &(struct install_ask){.bucket = bucket_of(i), .activity = w->books.books.activities[0], .seeded = seeded, .create = true},
                       ASKING(w, NULL, NULL));
         assert_int_equal(await(w), REASON_OK);
     }
