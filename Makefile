@@ -5,10 +5,17 @@ SECONDS ?= 60
 SEED ?= 1
 SCENARIO ?= load/steady.yaml
 SEEDS ?= 20000
+PREFIX ?= /usr/local
 
 build:    ## compile into build/ (the default)
 	@tools/setup build
 	@tools/build build --buildtype=release -Dtests=false
+
+install: build ## PREFIX=/usr/local DESTDIR=: the program and its completions
+	@install -D -m 755 build/seckill "$(DESTDIR)$(PREFIX)/bin/seckill"
+	@install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	@build/seckill completion bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/seckill"
+	@build/seckill completion fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/seckill.fish"
 
 run:      ## the whole sale on private servers under .run/, in the foreground
 	@tools/run
@@ -24,8 +31,10 @@ buy:      ## one purchase, told step by step; PAY=1 pays for it too
 	@tools/run do buy $(if $(PAY),--pay)
 rush:     ## USERS=60000 users at once, then the proof
 	@tools/run do rush --users $(USERS)
+sale:     ## a new demo sale for buy and rush, once the old one is sold out
+	@tools/run sale
 load:     ## SCENARIO=load/steady.yaml [SCALE=0.01]: requests at a set rate, then the proof; a page in .run/load.html
-	@tools/run do load $(SCENARIO) $(if $(SCALE),--scale $(SCALE)) --report $${SECKILL_RUN:-.run}/load.html
+	@tools/run do load "$(SCENARIO)" $(if $(SCALE),--scale $(SCALE)) --report "$${SECKILL_RUN:-.run}/load.html"
 sim: build ## SEEDS=20000 imagined deployments, each with its own troubles, from seed SEED=1 on: a few minutes
 	@build/seckill sim $(SEED) --seeds $(SEEDS)
 demo: build ## the same sale in one process, in memory, nothing installed
@@ -62,4 +71,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang docs fuzz help
+.PHONY: build install sale run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang docs fuzz help

@@ -136,6 +136,11 @@ port_claim() {
   claimed_fds+=("${held[@]}")
 }
 
+# log_rotate FILE: a log of more than 16 MB becomes FILE.1 before a server or a role starts to append to it.
+log_rotate() {
+  if [[ -f $1 && $(stat -c %s "$1") -gt 16777216 ]]; then mv -f "$1" "$1.1"; fi
+}
+
 # --- a directory of ours: only what carries the mark is ever deleted
 
 mark_make() {

@@ -10,13 +10,14 @@
 #include "check.h"
 #include "http_ask.h"
 #include "json.h"
+#include "money_text.h"
 #include "suggest.h"
 #include "verb.h"
 
 #define DAY_MS (24 * 3600 * 1000LL)
-#define DEMO_ACTIVITY "act_demo"
 #define DEMO_SKU "sku_demo"
 #define DEMO_STOCK 10000
+#define DEMO_STOCK_TEXT "10,000"
 #define CREATE_MS 120000
 #define MOVE_MS 120000
 #define BODY_MAX 65536
@@ -40,10 +41,11 @@ static void print_activity(const json_t *a)
 {
     size_t i;
     json_t *sku;
+    char money[MONEY_TEXT];
     printf("%-20s %-7s from %s until %s\n", text_in(a, "activity_id"), text_in(a, "state"), text_in(a, "starts_at"), text_in(a, "ends_at"));
     json_array_foreach(json_object_get(a, "skus"), i, sku)
-        printf("  %-18s stock %lld at %lld %s\n", text_in(sku, "sku_id"), (long long)json_integer_value(json_object_get(sku, "stock")),
-               (long long)json_integer_value(json_object_get(sku, "price")), text_in(sku, "currency"));
+        printf("  %-18s stock %lld at %s\n", text_in(sku, "sku_id"), (long long)json_integer_value(json_object_get(sku, "stock")),
+               money_text(money, json_integer_value(json_object_get(sku, "price")), str_of(text_in(sku, "currency"))));
 }
 
 static void print_answer(const struct call *c, const struct http_ask *ask)
@@ -178,17 +180,44 @@ static int show(const struct call *c, struct http_ask *ask, const char *id)
     return leave;
 }
 
-/* Created where it is not there, and brought to OPEN from wherever it stands. A closed one stays closed: that is said. */
+/* The number of units that are for sale now, as the conservation check counts them; -1 where it could not be finished. */
+static int64_t count_left(struct http_ask *ask, const char *id)
+{
+    char target[160];
+    snprintf(target, sizeof target, "/admin/v1/activities/%s/conservation", id);
+    if (!http_ask(ask, "GET", target, (struct str){0}, 10000) || ask->status != 200)
+        return -1;
+    const json_t *left = json_object_get(json_array_get(json_object_get(ask->json, "skus"), 0), "a");
+    return json_is_integer(left) ? json_integer_value(left) : -1;
+}
+
+/* One line that `make run` shows as it stands: what is on sale, and how much of it is left. */
+static void print_demo(struct http_ask *ask, const char *id)
+{
+    char left[64] = "";
+    const char *state = http_ask_text(ask, "state");
+    bool open = strcmp(state, "OPEN") == 0;
+    int64_t count = count_left(ask, id);
+    if (count == 0)
+        snprintf(left, sizeof left, ", all of them sold: make sale opens a new sale");
+    else if (count > 0 && count < DEMO_STOCK)
+        snprintf(left, sizeof left, ", %lld of them left", (long long)count);
+    printf("%s: " DEMO_SKU ", " DEMO_STOCK_TEXT " units%s%s\n", id, open ? ", open" : "", left);
+}
+
+/* Creates the demo activity where there is none, and moves it to OPEN from any state but CLOSED. */
 static int create_demo(const struct call *c, struct http_ask *ask)
 {
-    char memory[1024], starts[TIME_TEXT], ends[TIME_TEXT];
+    const char *id = c->config->demo_activity;
+    char memory[1024], target[160], starts[TIME_TEXT], ends[TIME_TEXT];
     struct buf body = buf_fixed(memory, sizeof memory);
-    bool there = http_ask(ask, "GET", "/admin/v1/activities/" DEMO_ACTIVITY, (struct str){0}, 10000);
+    snprintf(target, sizeof target, "/admin/v1/activities/%s", id);
+    bool there = http_ask(ask, "GET", target, (struct str){0}, 10000);
     int leave = LEAVE_DONE;
     if (there && ask->status == 404) {
         time_write(now_ms() - 1000, starts);
         time_write(now_ms() + DAY_MS, ends);
-        write_body(&body, str_lit(DEMO_ACTIVITY), str_lit("The demo sale"), str_lit(DEMO_SKU), DEMO_STOCK, 9900, str_lit("CNY"), (struct str){starts, TIME_TEXT},
+        write_body(&body, str_of(id), str_lit("The demo sale"), str_lit(DEMO_SKU), DEMO_STOCK, 9900, str_lit("CNY"), (struct str){starts, TIME_TEXT},
                    (struct str){ends, TIME_TEXT});
         there = http_ask(ask, "POST", "/admin/v1/activities", buf_str(&body), CREATE_MS);
     }
@@ -196,11 +225,15 @@ static int create_demo(const struct call *c, struct http_ask *ask)
     static const struct { const char *state, *event; } steps[] = {{"DRAFT", "warm"}, {"WARM", "open"}, {"PAUSED", "resume"}};
     for (size_t i = 0; leave == LEAVE_DONE && i < countof(steps); i++) {
         if (strcmp(http_ask_text(ask, "state"), steps[i].state) == 0)
-            leave = move(c, ask, DEMO_ACTIVITY, steps[i].event);
+            leave = move(c, ask, id, steps[i].event);
     }
     if (leave == LEAVE_DONE && strcmp(http_ask_text(ask, "state"), "OPEN") != 0)
-        leave = call_failed(c, LEAVE_FAILED, DEMO_ACTIVITY " is %s, which does not lead to OPEN", http_ask_text(ask, "state"));
-    return leave == LEAVE_DONE ? show(c, ask, DEMO_ACTIVITY) : leave;
+        return call_failed(c, LEAVE_FAILED, "%s is %s, and cannot be opened again; `make sale` opens a new demo sale", id, http_ask_text(ask, "state"));
+    if (leave == LEAVE_DONE && c->json)
+        return show(c, ask, id);
+    if (leave == LEAVE_DONE)
+        print_demo(ask, id);
+    return leave;
 }
 
 static int unknown_word(const struct call *c, const char *word)

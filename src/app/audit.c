@@ -204,7 +204,8 @@ void audit_print_table(const struct audit *a, FILE *out)
             (unsigned long long)a->orders, (unsigned long long)a->holding, (unsigned long long)a->stock, (unsigned long long)a->available,
             (unsigned long long)a->released, (unsigned long long)a->outbox);
     if (a->sku_count > 0)
-        fprintf(out, "%-20s %-20s %10s = %9s + %7s + %9s + %7s + %7s %7s\n", "activity", "sku", "S0", "A", "R", "O", "C", "E", "drift");
+        fprintf(out, "S0 units in all = A for sale + R reserved + O in orders + C coming back + E unexplained; drift: units that no store or two stores claim\n"
+                     "%-20s %-20s %10s = %9s + %7s + %9s + %7s + %7s %7s\n", "activity", "sku", "S0", "A", "R", "O", "C", "E", "drift");
     for (size_t i = 0; i < a->sku_count; i++) {
         const struct conservation_sku *s = &a->skus[i].count;
         fprintf(out, "%-20.*s %-20.*s %10lld = %9lld + %7lld + %9lld + %7lld + %7lld %7lld\n", STR_ARG(a->skus[i].activity), STR_ARG(s->sku), (long long)s->s0,
@@ -217,7 +218,8 @@ void audit_print_table(const struct audit *a, FILE *out)
     if (a->unnamed > 0)
         fprintf(out, "BROKEN and not named here: %llu more\n", (unsigned long long)a->unnamed);
     if (audit_clean(a))
-        fprintf(out, "every rule holds: mission §17.7, H1-H11 and H14 as the stores can show them, and S0 = A + R + O + C + E unit by unit\n");
+        fputs("every rule holds: no unit is sold twice, no user has two orders for an item, no paid order is canceled, no refund is missing or doubled\n"
+              "(rules H1-H11 and H14 of docs/protocol.md, section 10), and each unit is in exactly one column of S0 = A + R + O + C + E\n", out);
 }
 
 static void write_skus(const struct audit *a, struct buf *out)
@@ -310,7 +312,7 @@ int verb_audit(const struct call *c)
         leave = a.reason == REASON_UNKNOWN_ACTIVITY && !c->json ? call_failed(c, LEAVE_FAILED, "there is no activity %s", c->arguments[0]) : print(&a, c->json);
         audit_free(&a);
     } else {
-        call_failed(c, LEAVE_UNREACHABLE, "%s does not answer; nothing is proved either way (beside make run: . .run/env first)", ports.missing);
+        call_failed(c, LEAVE_UNREACHABLE, "%s does not answer; nothing is proved either way", ports.missing);
     }
     ports_close(&ports);
     ports_loop_end(&loop);

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "http_ask.h"
 #include "json.h"
+#include "money_text.h"
 #include "pay.h"
 #include "system_random.h"
 #include "verb.h"
@@ -49,6 +50,8 @@ static int refused(const struct purchase *p)
 {
     const struct http_ask *a = &p->ask;
     tell(p, "%-10s %d %s", http_ask_text(a, "code"), a->status, http_ask_text(a, "detail"));
+    if (!p->call->json && strcmp(http_ask_text(a, "code"), "SOLD_OUT") == 0)
+        fprintf(stderr, "seckill buy: %s of %s is sold out; beside `make run`, `make sale` opens a new demo sale\n", p->sku, p->activity);
     if (p->call->json) {
         json_dumpf(a->json, stdout, JSON_COMPACT);
         putchar('\n');
@@ -122,8 +125,9 @@ static int show_order(struct purchase *p, const char *order)
     if (!http_ask(&p->ask, "GET", target, (struct str){0}, 10000) || p->ask.status != 200)
         return call_failed(p->call, LEAVE_UNREACHABLE, "the order cannot be read: %s", p->ask.status ? http_ask_text(&p->ask, "code") : p->ask.fault);
     bool paid = http_ask_text(&p->ask, "paid_at")[0] != 0;
-    tell(p, "order      %s is %s: %s at %lld %s, %s %s", http_ask_text(&p->ask, "order_id"), http_ask_text(&p->ask, "status"),
-         http_ask_text(&p->ask, "inventory_token_id"), (long long)json_integer_value(json_object_get(p->ask.json, "amount")), http_ask_text(&p->ask, "currency"),
+    char money[MONEY_TEXT];
+    money_text(money, json_integer_value(json_object_get(p->ask.json, "amount")), str_of(http_ask_text(&p->ask, "currency")));
+    tell(p, "order      %s is %s: %s at %s, %s %s", http_ask_text(&p->ask, "order_id"), http_ask_text(&p->ask, "status"), http_ask_text(&p->ask, "inventory_token_id"), money,
          paid ? "paid at" : "to be paid by", http_ask_text(&p->ask, paid ? "paid_at" : "pay_deadline"));
     if (p->call->json && (paid || !call_switch(p->call, "pay"))) {
         json_dumpf(p->ask.json, stdout, JSON_COMPACT);
@@ -141,7 +145,7 @@ static void tell_try(void *arg, unsigned wait_ms)
 /* As the payment channel would: it takes the money, then calls back. */
 static int pay(struct purchase *p)
 {
-    char order[80], payment[80], webhook[96], currency[8];
+    char order[80], payment[80], webhook[96], currency[8], money[MONEY_TEXT];
     int64_t amount = json_integer_value(json_object_get(p->ask.json, "amount"));
     snprintf(order, sizeof order, "%s", http_ask_text(&p->ask, "order_id"));
     snprintf(currency, sizeof currency, "%s", http_ask_text(&p->ask, "currency"));
@@ -150,7 +154,7 @@ static int pay(struct purchase *p)
     struct payment what = {.payment = str_of(payment), .order = str_of(order), .result = PAYMENT_SUCCESS, .amount = amount, .currency = str_of(currency),
                            .channel = str_lit("double"), .occurred_ms = (int64_t)time(NULL) * 1000};
     pay_tell_channel(p->call->config, &what);
-    tell(p, "paying     %lld %s to the channel, payment %s", (long long)amount, currency, payment);
+    tell(p, "paying     %s to the channel, payment %s", money_text(money, amount, str_of(currency)), payment);
     if (!pay_callback(&p->ask, p->call->config->payment_webhook_keys, webhook, &what, tell_try, p) || p->ask.status != 200)
         return refused(p);
     tell(p, "%-10s %s", http_ask_text(&p->ask, "code"), http_ask_text(&p->ask, "message"));
@@ -169,7 +173,7 @@ static void name(char out[80], const char *given, const char *prefix)
 
 int verb_buy(const struct call *c)
 {
-    struct purchase p = {.call = c, .activity = call_text(c, "activity"), .sku = call_text(c, "sku")};
+    struct purchase p = {.call = c, .activity = call_activity(c), .sku = call_text(c, "sku")};
     name(p.user, call_text(c, "user"), "user");
     name(p.request, call_text(c, "request"), "req");
     clock_gettime(CLOCK_MONOTONIC, &p.began);

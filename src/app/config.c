@@ -435,6 +435,8 @@ static void check_together(struct loading *l)
     check_keys(l);
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
+    if (!str_is_id(str_of(c->demo_activity)))
+        complain_value(l, SETTING_demo_activity, "an id: 1 to 64 of A-Z a-z 0-9 _ -");
     check_engines(l);
 }
 

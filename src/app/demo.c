@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * demo.c: `seckill demo`: the same core objects, the same HTTP servers, over engines that live in memory (src/sim). Nothing is installed, nothing
  * is kept. With --once a crowd comes in over HTTP, the audit judges, and it ends. */
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,15 +120,16 @@ static void say_banner(const struct demo *d)
 static int print_once(const struct demo *d, const struct crowd_result *result, const struct audit *audit, uint32_t users)
 {
     struct buf out = buf_growing(64 * 1024);
+    struct rush_outcome outcome = {.crowd = result, .audit = audit, .sku = DEMO_SKU, .users = users};
     if (!d->call->json) {
         crowd_print(result, stdout);
         audit_print_table(audit, stdout);
     }
-    rush_write_json(&out, result, audit);
+    rush_write_json(&out, &outcome);
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
     buf_free(&out);
-    return rush_leave(d->call, result, audit, DEMO_SKU, users);
+    return rush_leave(d->call, &outcome);
 }
 
 static int sell_once(struct demo *d)
@@ -150,12 +153,48 @@ static int sell_once(struct demo *d)
     return leave;
 }
 
-/* --once listens at ports that are free, and says little. */
+static bool port_free(unsigned port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    bool yes = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* The first free port of loopback from `first` on; `first` itself where none of a thousand is free: opening it then says why not. */
+static unsigned free_port(unsigned first)
+{
+    for (unsigned port = first; port < first + 1000; port++)
+        if (port_free(port))
+            return port;
+    return first;
+}
+
+/* Addresses that were not chosen move to ports that are free, as those of `make run` do. */
+static void choose_ports(struct demo *d)
+{
+    static char http[32], admin[32];
+    unsigned port = free_port(8480);
+    if (d->config.from[SETTING_http_listen].origin == ORIGIN_DEFAULT) {
+        snprintf(http, sizeof http, "127.0.0.1:%u", port);
+        d->config.http_listen = http;
+    }
+    if (d->config.from[SETTING_admin_listen].origin == ORIGIN_DEFAULT) {
+        snprintf(admin, sizeof admin, "127.0.0.1:%u", free_port(port + 1));
+        d->config.admin_listen = admin;
+    }
+}
+
+/* --once listens at ports that are free, and prints little. */
 static void settings_of(struct demo *d)
 {
     d->config = *d->call->config;
-    if (!call_switch(d->call, "once"))
+    if (!call_switch(d->call, "once")) {
+        choose_ports(d);
         return;
+    }
     d->config.http_listen = "127.0.0.1:0";
     d->config.admin_listen = "127.0.0.1:0";
     if (d->config.from[SETTING_log_level].origin == ORIGIN_DEFAULT)

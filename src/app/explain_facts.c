@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "money_text.h"
 
 /* ---- facts ------------------------------------------------------------------------------------------------------------------ */
 
@@ -165,14 +166,14 @@ static const char *because(enum reason why, char out[64])
 
 static void story_fact(struct explain_work *w, const struct story_event *e)
 {
-    char token[TOKEN_TEXT + 1], why[64];
-    const char *unit = token_text(e->token, token), *cause = because(e->why, why);
+    char token[TOKEN_TEXT + 1], why[64], amount[MONEY_TEXT];
+    const char *unit = token_text(e->token, token), *cause = because(e->why, why), *money = money_text(amount, e->amount, e->currency);
     switch (e->kind) {
     case STORY_DECIDED:
         explain_fact(w, e->at_ms, "postgresql", "verdict", STR_FMT " of " STR_FMT " is %s%s, %s", STR_ARG(e->reservation), STR_ARG(e->user), reason_word(e->outcome), cause, unit);
         break;
     case STORY_CREATED:
-        explain_fact(w, e->at_ms, "postgresql", "order created", STR_FMT " for " STR_FMT ", unit %s, %lld " STR_FMT, STR_ARG(e->order), STR_ARG(e->user), unit, (long long)e->amount, STR_ARG(e->currency));
+        explain_fact(w, e->at_ms, "postgresql", "order created", STR_FMT " for " STR_FMT ", unit %s, %s", STR_ARG(e->order), STR_ARG(e->user), unit, money);
         break;
     case STORY_PAID:
         explain_fact(w, e->at_ms, "postgresql", "order paid", STR_FMT " by payment " STR_FMT, STR_ARG(e->order), STR_ARG(e->payment));
@@ -194,11 +195,11 @@ static void story_fact(struct explain_work *w, const struct story_event *e)
         explain_fact(w, e->at_ms, "postgresql", "on sale again", "%s was given back to Redis", unit);
         break;
     case STORY_PAYMENT_HEARD:
-        explain_fact(w, e->at_ms, "postgresql", "payment", STR_FMT " of " STR_FMT ": %s, %lld " STR_FMT "%s" STR_FMT ": %s%s", STR_ARG(e->payment), STR_ARG(e->order), payment_result_name(e->result),
-                     (long long)e->amount, STR_ARG(e->currency), e->detail.len > 0 ? " by " : "", STR_ARG(e->detail), reason_word(e->outcome), cause);
+        explain_fact(w, e->at_ms, "postgresql", "payment", STR_FMT " of " STR_FMT ": %s, %s%s" STR_FMT ": %s%s", STR_ARG(e->payment), STR_ARG(e->order), payment_result_name(e->result),
+                     money, e->detail.len > 0 ? " by " : "", STR_ARG(e->detail), reason_word(e->outcome), cause);
         break;
     case STORY_REFUND:
-        explain_fact(w, e->at_ms, "postgresql", "refund", "of " STR_FMT ", %lld " STR_FMT ": %s%s", STR_ARG(e->payment), (long long)e->amount, STR_ARG(e->currency),
+        explain_fact(w, e->at_ms, "postgresql", "refund", "of " STR_FMT ", %s: %s%s", STR_ARG(e->payment), money,
                      e->refund == REFUND_DONE ? "DONE, given back" : "REQUESTED", e->refund == REFUND_DONE ? "" : cause);
         break;
     case STORY_REVIEW:

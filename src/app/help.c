@@ -20,10 +20,11 @@ void help_all(FILE *out)
             if (strcmp(verb_row((enum verb)v)->group, groups[g].group) == 0)
                 fprintf(out, "  %-13s %s\n", verb_row((enum verb)v)->name, verb_row((enum verb)v)->summary);
     }
-    fputs("\n`seckill help VERB` tells what a verb takes. Exit codes: 0 done, 1 failed, 2 misused, 3 bad setting, 4 a part we need does not answer,\n"
+    fputs("\n`seckill help VERB` tells what a verb takes, `seckill help settings` what can be set. Exit codes: 0 done, 1 failed, 2 misused, 3 bad setting, 4 a part we need does not answer,\n"
           "5 refused by a safety rule, 7 a rule that may never break is broken, 99 a threshold was missed, 130 interrupted.\n", out);
 }
 
+/* `seckill help settings`: every setting, its flag, its environment variable and its default. */
 static void print_setting(FILE *out, enum setting s)
 {
     const struct setting_row *row = setting_row(s);
@@ -60,11 +61,6 @@ void help_verb(FILE *out, enum verb v)
     fprintf(out, "%s\n\nUsage: seckill %s%s%s [flags]\n", row->summary, row->name, row->arguments[0] ? " " : "", row->arguments);
     print_own_flags(out, v);
     fputs("\nEvery verb\n  --config FILE            Settings in YAML.\n  -o, --output table|json  How data is printed.\n  -h, --help               This.\n", out);
-    if (row->reads_settings || v == VERB_check_config) {
-        fputs("\nSettings (a flag, else the environment, else the file, else the default)\n", out);
-        for (unsigned s = 0; s < SETTING_COUNT; s++)
-            print_setting(out, (enum setting)s);
-    }
     const struct example_row *example;
     bool any = false;
     for (size_t i = 0; (example = example_row(i)); i++) {
@@ -74,6 +70,15 @@ void help_verb(FILE *out, enum verb v)
         any = true;
         fprintf(out, "  %-54s # %s\n", example->command, example->text);
     }
+    if (row->reads_settings || v == VERB_check_config)
+        fputs("\nSettings, as --redis-url, are flags of this verb too: `seckill help settings` lists them.\n", out);
+}
+
+static void help_settings(FILE *out)
+{
+    fputs("Settings: a flag, else the environment, else the file (--config), else the default. A secret may come from a file: NAME_FILE in the environment.\n\n", out);
+    for (unsigned s = 0; s < SETTING_COUNT; s++)
+        print_setting(out, (enum setting)s);
 }
 
 int verb_help(const struct call *c)
@@ -85,6 +90,10 @@ int verb_help(const struct call *c)
     }
     if (verb_find(str_of(c->arguments[0]), &v)) {
         help_verb(stdout, v);
+        return LEAVE_DONE;
+    }
+    if (strcmp(c->arguments[0], "settings") == 0) {
+        help_settings(stdout);
         return LEAVE_DONE;
     }
     struct suggest nearest = {.typed = str_of(c->arguments[0])};

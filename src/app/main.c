@@ -23,6 +23,17 @@ static int no_such_verb(const char *typed)
     return LEAVE_USAGE;
 }
 
+/* Where nothing answered, no address was set, and a sale of `make run` has written its addresses down here: that they were not read is the likely cause. */
+static void hint_at_environment(const struct config *config, int leave)
+{
+    static const enum setting addresses[] = {SETTING_http_listen, SETTING_admin_listen, SETTING_redis_url, SETTING_postgres_url, SETTING_rocketmq_namesrv};
+    for (size_t i = 0; i < countof(addresses); i++)
+        if (config->from[addresses[i]].origin != ORIGIN_DEFAULT)
+            return;
+    if (leave == LEAVE_UNREACHABLE && access(".run/env", R_OK) == 0)
+        fputs("The addresses of the sale that `make run` started stand in .run/env: `. .run/env`, then this command again.\n", stderr);
+}
+
 static int run_with_settings(struct call *c, struct buf *complaints)
 {
     struct config config;
@@ -33,6 +44,7 @@ static int run_with_settings(struct call *c, struct buf *complaints)
         bool talks = c->verb != VERB_serve && config.from[SETTING_log_level].origin == ORIGIN_DEFAULT;    /* to a person, not to a collector of logs */
         log_level_set(talks ? LEVEL_ERROR : config_log_level(&config));
         leave = verb_row(c->verb)->run(c);
+        hint_at_environment(&config, leave);
     } else {
         fprintf(stderr, STR_FMT "See `seckill check-config`.\n", STR_ARG(buf_str(complaints)));
         leave = result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;

@@ -14,6 +14,7 @@
 #include "channel_http.h"
 #include "check.h"
 #include "json.h"
+#include "money_text.h"
 #include "payment.h"
 #include "ports.h"
 #include "system_random.h"
@@ -148,12 +149,13 @@ static int tell_answer(struct paying *p, bool final)
 static int pay(struct paying *p)
 {
     const struct call *c = p->call;
+    char money[MONEY_TEXT];
     int leave = LEAVE_DONE;
     bool knows = pay_tell_channel(c->config, &p->what);
     if (!knows && c->config->payment_channel_url[0] != 0)
         fprintf(stderr, "the channel at %s was not told of it\n", c->config->payment_channel_url);
     if (!c->json)
-        printf("payment %s of %s: %s, %lld %s\n", p->payment, p->order, payment_result_name(p->what.result), (long long)p->what.amount, p->currency);
+        printf("payment %s of %s: %s, %s\n", p->payment, p->order, payment_result_name(p->what.result), money_text(money, p->what.amount, str_of(p->currency)));
     if (call_switch(c, "lost"))
         return knows ? LEAVE_DONE : call_failed(c, LEAVE_UNREACHABLE, "no channel knows of it, and no callback is sent: nobody will ever hear of this payment");
     if (!http_ask_open(&p->ask, c->config->http_listen))

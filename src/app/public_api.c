@@ -8,13 +8,11 @@
 
 #include "json.h"
 #include "metric.h"
+#include "openapi_document.h"
 #include "problem.h"
 #include "public.h"
 #include "public_body.h"
 #include "webhook.h"
-
-extern const unsigned char openapi[];
-extern const size_t openapi_size;
 
 /* ---- what is the same for everybody ------------------------------------------------------------------------------------------------------ */
 
@@ -193,7 +191,11 @@ struct public_api *public_api_open(uv_loop_t *loop, const struct public_options 
     a->clock = options->desk->clock;
     list_init(&a->out);
     public_refusals_make(a);
-    a->openapi = http_ready_make(200, str_lit("application/json"), (struct str){(const char *)openapi, openapi_size}, (struct str){0});
+    struct buf document = buf_growing(256 * 1024);
+    openapi_document_write(&document, options->config->auth_mode != AUTH_JWT);
+    check(buf_ok(&document));
+    a->openapi = http_ready_make(200, str_lit("application/json"), buf_str(&document), (struct str){0});
+    buf_free(&document);
     struct http_server_config config = server_config(options->config);
     config.listen = options->listen;
     config.reuse_port = options->reuse_port;

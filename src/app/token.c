@@ -19,7 +19,7 @@ static void issue(const struct call *c, const char *user)
     int random = RAND_bytes(nonce, sizeof nonce);
     check(random == 1);
     hex_write(nonce, sizeof nonce, hex);
-    struct qualification q = {.activity = str_of(call_text(c, "activity")), .sku = str_of(call_text(c, "sku")), .user = str_of(user),
+    struct qualification q = {.activity = str_of(call_activity(c)), .sku = str_of(call_text(c, "sku")), .user = str_of(user),
                               .nonce = {hex, sizeof hex}, .expires_s = (int64_t)time(NULL) + call_number(c, "valid")};
     qualification_issue(c->config->qualification_keys, &q, &token);
     check(buf_ok(&token));

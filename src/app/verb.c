@@ -72,6 +72,12 @@ const char *call_again(const struct call *c, const char *name, size_t n)
     return NULL;
 }
 
+const char *call_activity(const struct call *c)
+{
+    const char *named = call_text(c, "activity");
+    return named[0] ? named : c->config->demo_activity;
+}
+
 bool call_switch(const struct call *c, const char *name) { return strcmp(call_text(c, name), "true") == 0; }
 
 static void say(const struct call *c, const char *format, va_list args) __attribute__((format(printf, 2, 0)));

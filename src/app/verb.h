@@ -81,6 +81,8 @@ bool verb_find(struct str name, enum verb *out);
 const char *call_text(const struct call *c, const char *name);
 int64_t call_number(const struct call *c, const char *name);
 bool call_switch(const struct call *c, const char *name);
+/* The value of --activity, or of the setting demo.activity where it was not given. */
+const char *call_activity(const struct call *c);
 /* The n-th value typed for a flag that may stand several times; NULL past the last, and at 0 where it was not typed. */
 const char *call_again(const struct call *c, const char *name, size_t n);
 

@@ -90,6 +90,7 @@ static void what_a_rush_leaves(void **state)
         struct audit audit;
         uint64_t users;
         int leave;
+        uint64_t sold_before, sold;    /* sold: by this rush */
     } cases[] = {
         {{.queued = 10}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_DONE},
         {{.queued = 6}, {.reason = REASON_OK, .stock = 10, .holding = 6}, 6, LEAVE_DONE},
@@ -103,12 +104,19 @@ static void what_a_rush_leaves(void **state)
         {{.queued = 11}, {.reason = REASON_OK, .stock = 10, .holding = 11, .oversell = 1}, 60, LEAVE_BROKEN},
         {{.queued = 4}, {.reason = REASON_OK, .stock = 10, .holding = 4, .skus = two, .sku_count = 2}, 60, LEAVE_DONE},    /* of the other nobody wanted any */
         {{.queued = 10}, {.reason = REASON_DEPENDENCY_DOWN, .unanswered = "ledger"}, 60, LEAVE_UNREACHABLE},
+        /* A sale of which something was sold before: only what is left can be sold, and only that is told as sold by this rush. */
+        {{.queued = 7}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_DONE, 3, 7},
+        {{.queued = 6}, {.reason = REASON_OK, .stock = 10, .holding = 9}, 60, LEAVE_BROKEN, 3, 6},
+        {{.users_by = {[REASON_SOLD_OUT] = 60}}, {.reason = REASON_OK, .stock = 10, .holding = 10}, 60, LEAVE_DONE, 10, 0},
+        {{.queued = 0}, {.reason = REASON_OK, .stock = 10, .holding = 8}, 60, LEAVE_DONE, 10, 0},    /* two orders were cancelled meanwhile */
     };
     const struct call call = {.verb = VERB_rush};
     (void)state;
-    for (size_t i = 0; i < countof(cases); i++)
-        if (rush_leave(&call, &cases[i].crowd, &cases[i].audit, "S", cases[i].users) != cases[i].leave)
-            fail_msg("case %zu", i);
+    for (size_t i = 0; i < countof(cases); i++) {
+        const struct rush_outcome o = {&cases[i].crowd, &cases[i].audit, "S", cases[i].users, cases[i].sold_before};
+        if (rush_leave(&call, &o) != cases[i].leave || (cases[i].sold_before > 0 && rush_sold(&o) != cases[i].sold))
+            fail_msg("case %zu: sold %llu", i, (unsigned long long)rush_sold(&o));
+    }
 }
 
 int main(void)

@@ -17,6 +17,7 @@
 #include "http_client.h"
 #include "imagine.h"
 #include "metric.h"
+#include "openapi_document.h"
 #include "public_api.h"
 #include "roles.h"
 
@@ -274,6 +275,49 @@ static void openapi_is_the_routes(void **state)
 static json_t *schema(json_t *doc, const char *name)
 {
     return json_object_get(json_object_get(json_object_get(json_object_get(doc, "components"), "schemas"), name), "enum");
+}
+
+/* Every member of an example is a property of its schema, and every required one is there. */
+static void example_fits(const char *name, json_t *schema, json_t *example)
+{
+    const char *member;
+    json_t *value, *required;
+    size_t i;
+    json_object_foreach(example, member, value)
+        if (!json_object_get(json_object_get(schema, "properties"), member))
+            fail_msg("%s: the example has %s, which is no property", name, member);
+    json_array_foreach(json_object_get(schema, "required"), i, required)
+        if (!json_object_get(example, json_string_value(required)))
+            fail_msg("%s: the example lacks %s", name, json_string_value(required));
+}
+
+/* Every object that is sent or answered has an example, and user_id is required exactly where auth.mode makes it so. */
+static void openapi_has_examples_and_requires_user_id_without_auth(void **state)
+{
+    (void)state;
+    for (int none = 0; none < 2; none++) {
+        struct buf text = buf_growing(256 * 1024);
+        openapi_document_write(&text, none);
+        json_t *doc = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, NULL), *one, *components = json_object_get(doc, "components");
+        const char *name;
+        size_t examples = 0;
+        assert_non_null(doc);
+        json_object_foreach(json_object_get(components, "schemas"), name, one) {
+            if (!json_object_get(one, "properties"))
+                continue;
+            json_t *example = json_array_get(json_object_get(one, "examples"), 0);
+            if (!example)
+                fail_msg("%s has no example", name);
+            example_fits(name, one, example);
+            examples++;
+        }
+        assert_true(examples >= 8);
+        json_t *required = json_object_get(json_object_get(json_object_get(components, "schemas"), "Reserve"), "required");
+        assert_int_equal(json_array_size(required), none ? 4 : 3);
+        assert_int_equal(json_is_true(json_object_get(json_object_get(json_object_get(components, "parameters"), "user_id"), "required")), none);
+        json_decref(doc);
+        buf_free(&text);
+    }
 }
 
 static bool lists(json_t *list, const char *word)
@@ -831,7 +875,7 @@ static void an_activity_just_made_is_known_to_whoever_asks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
+        cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(openapi_has_examples_and_requires_user_id_without_auth), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
         cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(a_lost_bucket_stays_closed_through_pause_and_resume), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),

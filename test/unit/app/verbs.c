@@ -10,6 +10,7 @@
 
 #include "args.h"
 #include "check.h"
+#include "money_text.h"
 #include "suggest.h"
 #include "verb.h"
 
@@ -37,7 +38,13 @@ static void both_spellings_of_a_flag_are_one(void **state)
     assert_true(read_words(&c, VERB_rush, WORDS("--users=7", "--sku", "s1", "-o", "json", "--redis-url", "unix:/r", "--config=x.yaml")));
     assert_int_equal(call_number(&c, "users"), 7);
     assert_string_equal(call_text(&c, "sku"), "s1");
-    assert_string_equal(call_text(&c, "activity"), "act_demo");
+    static const struct config config = {.demo_activity = "act_7"};
+    c.config = &config;
+    assert_string_equal(call_activity(&c), "act_7");
+    assert_true(read_words(&c, VERB_rush, WORDS("--activity", "act_8")));
+    c.config = &config;
+    assert_string_equal(call_activity(&c), "act_8");
+    assert_true(read_words(&c, VERB_rush, WORDS("--users=7", "-o", "json", "--redis-url", "unix:/r", "--config=x.yaml")));
     assert_true(c.json);
     assert_int_equal(c.source.flag_count, 1);
     assert_int_equal(c.source.flags[0].setting, SETTING_redis_url);
@@ -138,6 +145,19 @@ static void every_verb_has_words_and_its_flags_are_its_own(void **state)
     }
 }
 
+static void money_is_written_with_the_decimals_of_its_currency(void **state)
+{
+    (void)state;
+    static const struct { int64_t amount; const char *currency, *expected; } cases[] = {
+        {9900, "CNY", "99.00 CNY"}, {5, "CNY", "0.05 CNY"}, {0, "EUR", "0.00 EUR"}, {-101, "USD", "-1.01 USD"}, {500, "JPY", "500 JPY"}, {-7, "KRW", "-7 KRW"},
+        {1234, "KWD", "1.234 KWD"}, {12345, "CLF", "1.2345 CLF"}, {9900, "", "9900"}, {INT64_MAX, "CNY", "92233720368547758.07 CNY"},
+        {INT64_MIN, "CNY", "-92233720368547758.08 CNY"}, {100, "ABCDEFGHIJ", "1.00 ABCDEFGH"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        char text[MONEY_TEXT];
+        assert_string_equal(money_text(text, cases[i].amount, str_of(cases[i].currency)), cases[i].expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +166,7 @@ int main(void)
         cmocka_unit_test(what_is_unknown_is_refused_with_a_guess),
         cmocka_unit_test(too_much_is_refused),
         cmocka_unit_test(guesses_are_near),
+        cmocka_unit_test(money_is_written_with_the_decimals_of_its_currency),
         cmocka_unit_test(every_verb_has_words_and_its_flags_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

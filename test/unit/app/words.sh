@@ -80,6 +80,11 @@ expect 3 'No such file' plan --capacity /no-such-file
 expect 2 'expected one of en|zh' plan --lang fr
 expect 4 '127.0.0.1:1: nobody listens' plan --check --at 127.0.0.1:1
 expect 0 'is kept. \[default: \.\]$' help supervise
+expect 0 '--users N .*How many different users' help rush
+expect 0 'seckill help settings' help rush
+expect 0 'SECKILL_REDIS_URL, default redis://127.0.0.1:6379' help settings
+if "$seckill" help rush | grep -q -e --redis-in-flight; then echo 'not ok - help of a verb lists the settings only by a pointer'; bad=1; fi
+expect 3 'demo.activity: "a b"' buy --demo-activity 'a b'
 expect 2 'expected one of SUCCESS|FAILED' pay x --result MAYBE
 expect 2 'expected a currency' pay x --currency yen
 expect 3 'says nothing' load /dev/null
