@@ -205,7 +205,7 @@ static void write_thresholds(const struct load_result *r, struct buf *b)
             continue;
         add(b, r->thresholds[i].kept ? "<tr><td class=ok>✓ kept</td>" : "<tr><td class=no>✗ missed</td>");
         cell(b, "%s", row->key);
-        cell(b, "%s %g %s", row->most ? "≤" : "≥", r->scenario->limit[i], row->unit);
+        cell(b, "%s %g %s", row->most ? "≤" : "≥", r->thresholds[i].limit, row->unit);
         if (r->thresholds[i].known)
             cell(b, "%.2f", r->thresholds[i].value);
         else

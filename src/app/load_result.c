@@ -22,12 +22,22 @@ static double while_sending(const struct load_result *r)
     return (double)answered / r->scenario->seconds;
 }
 
-static void note(struct load_result *r, enum load_threshold t, bool known, double value)
+static void note_limit(struct load_result *r, enum load_threshold t, bool known, double value, double limit)
 {
     r->thresholds[t].known = known;
     r->thresholds[t].value = value;
-    r->thresholds[t].kept = known && (load_threshold_row(t)->most ? value <= r->scenario->limit[t] : value >= r->scenario->limit[t]);
+    r->thresholds[t].limit = limit;
+    r->thresholds[t].kept = known && (load_threshold_row(t)->most ? value <= limit : value >= limit);
     r->missed += r->scenario->set[t] && !r->thresholds[t].kept;
+}
+
+static void note(struct load_result *r, enum load_threshold t, bool known, double value) { note_limit(r, t, known, value, r->scenario->limit[t]); }
+
+/* Each person buys at most one unit, so a scaled-down run to which fewer people come than the threshold counts is judged by one unit for each. */
+static double sold_limit(const struct load_result *r)
+{
+    double most = (double)r->stats->people;
+    return r->scenario->limit[LOAD_THRESHOLD_SOLD] < most ? r->scenario->limit[LOAD_THRESHOLD_SOLD] : most;
 }
 
 /* Orders that hold a unit, as the audit counted them last, when all that was on its way had had time to arrive. */
@@ -76,7 +86,7 @@ void load_result_judge(struct load_result *r)
     note(r, LOAD_THRESHOLD_ERRORS, sent > 0, percent(lost + s->errors, sent));
     note(r, LOAD_THRESHOLD_UNDECIDED, true, (double)s->undecided);
     note(r, LOAD_THRESHOLD_ANSWERED, true, r->answered_per_s);
-    note(r, LOAD_THRESHOLD_SOLD, any, any ? sold(r->audit) : 0);
+    note_limit(r, LOAD_THRESHOLD_SOLD, any, any ? sold(r->audit) : 0, sold_limit(r));
     judge_trust(r);
 }
 
@@ -128,9 +138,9 @@ static void print_thresholds(const struct load_result *r, FILE *out)
         const struct load_threshold_row *row = load_threshold_row((enum load_threshold)i);
         if (!r->scenario->set[i])
             continue;
-        fprintf(out, "%s %-30s at %s %g %s: ", r->thresholds[i].kept ? "✓" : "✗", row->key, row->most ? "most" : "least", r->scenario->limit[i], row->unit);
+        fprintf(out, "%s %-30s at %s %g %s: ", r->thresholds[i].kept ? "✓" : "✗", row->key, row->most ? "most" : "least", r->thresholds[i].limit, row->unit);
         if (r->thresholds[i].known)
-            fprintf(out, "%.2f\n", r->thresholds[i].value);
+            fprintf(out, "%.2f%s\n", r->thresholds[i].value, r->thresholds[i].limit < r->scenario->limit[i] ? " (the scenario's threshold is higher; only so many people came)" : "");
         else
             fputs("not measured\n", out);
     }
@@ -258,7 +268,7 @@ static void write_thresholds(const struct load_result *r, struct buf *out)
             continue;
         json_open(out);
         json_member_text(out, "key", load_threshold_row((enum load_threshold)i)->key);
-        member_real(out, "limit", r->scenario->limit[i]);
+        member_real(out, "limit", r->thresholds[i].limit);
         if (r->thresholds[i].known)
             member_real(out, "value", r->thresholds[i].value);
         json_member_bool(out, "kept", r->thresholds[i].kept);

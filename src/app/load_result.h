@@ -26,7 +26,7 @@ struct load_result {
     /* out, of load_result_judge */
     struct histogram requests, closed;    /* reserve and retry: from when due; from when a connection took them */
     double answered_per_s;
-    struct { bool known, kept; double value; } thresholds[LOAD_THRESHOLDS];
+    struct { bool known, kept; double value, limit; } thresholds[LOAD_THRESHOLDS];
     unsigned missed;                  /* thresholds that are set and not kept */
     bool trusted;
     char doubt[256];                  /* why not */

@@ -90,3 +90,4 @@ expect 'to an order' verdict u4 "$(field reservation_id)"
 same 'ten orders in all' "$(sold down)" 10
 expect 'the audit finds nothing' sale audit down --patience 30
 expect 'it stops in good order' sale_stop
+refuse 'the shell says nothing of processes that it ended' grep -qE 'Killed|watch_servers' "$live/run.out"

@@ -22,6 +22,19 @@ expect 'up again finds its data' "$root/tools/stack" up "$deep" redis postgres
 "$root/tools/stack" reset "$deep"
 expect 'reset leaves nothing, wherever it was' test ! -e "$deep" -a ! -e "$data" -a ! -e "$sockets"
 
+# A Java in the locale C cannot open a path with letters beyond ASCII, unless it is told another one.
+other=$live/büro
+stack_in "$other"
+expect 'the name server is up in a path with other letters, in the locale C' env LC_ALL=C "$root/tools/stack" up "$other" namesrv
+expect 'it logs below that path' test -e "$other/log/namesrv.log"
+"$root/tools/stack" reset "$other"
+head -c 17000000 /dev/zero >"$live/grown.log"
+log_rotate "$live/grown.log"
+expect 'a log that has grown is put aside' test -e "$live/grown.log.1" -a ! -e "$live/grown.log"
+echo short >"$live/grown.log"
+log_rotate "$live/grown.log"
+expect 'a short one stays' test -e "$live/grown.log"
+
 # df tells of a disk that is nearly full: 95 %, and then 300 MB.
 mkdir "$live/bin"
 full() { printf '#!/bin/sh\necho head\necho "/dev/x 1000000 %s %s 1%% /"\n' "$1" "$2" >"$live/bin/df"; chmod 755 "$live/bin/df"; }

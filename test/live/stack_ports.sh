@@ -47,3 +47,20 @@ is_known() {
     grep -q "127.0.0.1:$(<"$live/a/run/broker.port")"
 }
 expect 'the broker is known to its own name server' soon 60 is_known
+
+# The sale in memory moves to free ports as well, unless an address was chosen.
+python3 -c 'import socket, time
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.1", 8480)); s.listen(); time.sleep(600)' 2>/dev/null &
+at_end_kill $!
+expect 'the usual port is taken' soon 10 port_taken 8480
+"$seckill" demo >"$live/demo.out" 2>&1 &
+demo=$!
+at_end_kill "$demo"
+demo_url() { sed -n 's/^ *public *\(http:[^ ]*\).*/\1/p' "$live/demo.out"; }
+demo_sells() { curl -fsS -m 2 -o /dev/null "$(demo_url)/v1/activities/act_demo"; }
+expect 'the demo sells all the same' soon 20 demo_sells
+refuse 'not at the usual port' grep -q ':8480 ' "$live/demo.out"
+kill -TERM "$demo"
+expect 'it drains' wait "$demo"
+refuse 'an address that was chosen is kept: it is refused' "$seckill" demo --http-listen 127.0.0.1:8480 >"$live/demo.out" 2>&1
+expect 'with the address and the reason' grep -q '127.0.0.1:8480.*in use' "$live/demo.out"

@@ -271,6 +271,7 @@ static struct judged *judged_new(const char *scenario)
     }
     j->stats.deeds[LOAD_RESERVE].sent = j->stats.deeds[LOAD_RESERVE].answered = 1000;
     j->stats.seconds[0].answered = 1000;
+    j->stats.people = 1000;
     j->sku.count.o = 5;
     j->audit = (struct audit){.reason = REASON_OK, .skus = &j->sku, .sku_count = 1};
     j->result = (struct load_result){.scenario = &j->scenario, .stats = &j->stats, .audit = &j->audit, .path = "here", .activity = "a"};
@@ -304,6 +305,13 @@ static void what_is_kept_leaves_0_and_what_is_missed_99(void **state)
         assert_int_equal(j->result.missed, 1);
         judged_free(j);
     }
+    /* Five people cannot buy more than five units, whatever a scenario of full size expects; with six, one is missing. */
+    j = judged_new("arrivals: {rate: 1000, seconds: 1}\nthresholds: {sold: 10000}");
+    j->stats.people = 5;
+    assert_int_equal(judge(j), LEAVE_DONE);
+    j->stats.people = 6;
+    assert_int_equal(judge(j), LEAVE_MISSED);
+    judged_free(j);
     j = judged_new(ALL_KEPT);
     j->stats.deeds[LOAD_RESERVE].lost = 1;
     assert_int_equal(judge(j), LEAVE_MISSED);
