@@ -45,6 +45,7 @@ struct janitor {
     struct link idle;
     size_t busy;
     bool running, draining, walking;
+    bool unsettled;                     /* in this round something did not answer: the next one comes soon */
     uint64_t round, began_us;
     size_t activity;                    /* the walk: index in the catalog, and bucket */
     struct bucket bucket;
@@ -232,7 +233,7 @@ static void round_end(struct janitor *j)
     metric_set(METRIC_CLOSED_BUCKETS, 0, (int64_t)j->closed);
     if (!j->running || j->draining)
         return;
-    uint64_t spent = clock_mono_us(j->clock) - j->began_us, tick = (uint64_t)j->options.tick_ms * 1000;
+    uint64_t spent = clock_mono_us(j->clock) - j->began_us, tick = (uint64_t)j->options.tick_ms * (j->unsettled ? 200 : 1000);
     tick = tick * 3 / 4 + random_below(j->random, tick / 2 + 1);
     clock_set_in(j->clock, &j->tick, spent < tick ? tick - spent : 1000);
 }
@@ -362,6 +363,8 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
         return;
     if (a && a->state == ACTIVITY_WARM && (reason == REASON_STALE_EPOCH || (reason == REASON_OK && !s->seeded)))
         warming_seen(&j->warming, a);
+    /* A store that was away may come back as another: until then the rounds are short, so that recovery begins as soon as it answers. */
+    j->unsettled |= reason != REASON_OK && reason != REASON_STALE_EPOCH;
     if (reason == REASON_STALE_EPOCH && a && a->epoch == j->bucket.epoch)
         count_missing(j, a);
     if (reason != REASON_OK || !a || a->epoch != j->bucket.epoch || s->version >= a->version) {
@@ -394,6 +397,7 @@ static void ticked(struct waiter *w, enum reason reason, const void *result)
     j->round++;
     j->began_us = clock_mono_us(j->clock);
     j->pending = j->closed = 0;
+    j->unsettled = !catalog_learnt(&j->catalog);
     j->missing = 0;
     j->activity = SIZE_MAX;    /* so that the first step is to the first */
     j->buckets = 0;
@@ -475,7 +479,7 @@ void janitor_start(struct janitor *j)
     auditor_start(&j->auditor);
     if (j->options.sweep.every_ms > 0)
         hint_start(&j->hint);
-    clock_set_in(j->clock, &j->tick, (uint64_t)j->options.tick_ms * 1000);
+    clock_set_in(j->clock, &j->tick, (uint64_t)j->options.tick_ms * 200);
 }
 
 void janitor_drain(struct janitor *j)

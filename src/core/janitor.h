@@ -26,7 +26,7 @@ struct janitor_options {
     struct sweep_options sweep;   /* of unpaid orders */
     struct hint_options hint;
     struct auditor_options auditor;
-    uint32_t tick_ms;             /* between two rounds over all buckets; 500 */
+    uint32_t tick_ms;             /* between two rounds over all buckets; 500. A fifth of it after one in which something did not answer, and before the first */
     uint32_t ask_ms;              /* reservations older than this are asked of the ledger before anything else; 2000 */
     uint32_t overdue_ms;          /* PUBLISHED without a verdict for so long is sent again; 45000 */
     uint32_t call_ms;             /* budget of one call; 1000 */

@@ -78,7 +78,7 @@ struct relay {
 
 struct relay_options relay_options_default(void)
 {
-    return (struct relay_options){.batch = 256, .lanes = 3, .hold_ms = 10000, .call_ms = 3000, .idle_first_ms = 5, .idle_most_ms = 50, .fault_ms = 100,
+    return (struct relay_options){.batch = 256, .lanes = 3, .hold_ms = 10000, .apart_ms = 1500, .call_ms = 3000, .idle_first_ms = 5, .idle_most_ms = 50, .fault_ms = 100,
                                   .refund_ms = 500, .refunds_ms = 2000};
 }
 
@@ -438,7 +438,10 @@ static void claim(struct lane *l)
     struct relay *r = l->relay;
     if (!r->running || r->draining)
         return;
-    struct claim_ask ask = {.limit = r->options.batch, .hold_ms = r->options.hold_ms};
+    /* Without a connection to the store its rows are refused at once: they are held only as long as it takes to find it again, else what a restarted Redis
+     * must be told first would lie here for ten seconds. */
+    bool apart = store_incarnation(r->store, &(struct bucket){0}).len == 0 && r->options.apart_ms < r->options.hold_ms;
+    struct claim_ask ask = {.limit = r->options.batch, .hold_ms = apart ? r->options.apart_ms : r->options.hold_ms};
     l->claimer = (struct waiter){.wake = claimed, .budget_ms = r->options.call_ms};
     ledger_claim(r->ledger, &ask, &l->claimer);
     KILLPOINT(CLAIM_ASKED);

@@ -22,6 +22,7 @@ struct relay_options {
     size_t batch;                 /* rows of one claim; 256 */
     size_t lanes;                 /* claims in flight; 3 */
     uint32_t hold_ms;             /* nobody else gets a claimed row meanwhile; 10000 */
+    uint32_t apart_ms;            /* the same while there is no connection to the store; 1500 */
     uint32_t call_ms;             /* budget of one call; 3000 */
     uint32_t idle_first_ms, idle_most_ms;    /* between two looks at an empty outbox: 5, growing to 50 */
     uint32_t fault_ms;            /* after a fault, with jitter; 100 */

@@ -165,7 +165,7 @@ static const struct store_ops redis_ops = {
 struct redis_options redis_options_default(void)
 {
     return (struct redis_options){.in_flight = 4096, .reserve_ms = 80, .batch_ms = 500, .read_ms = 200, .install_ms = 2000,
-                                  .connect_ms = 1000, .stall_ms = 3000, .retry_first_ms = 50, .retry_most_ms = 2000};
+                                  .connect_ms = 1000, .stall_ms = 3000, .retry_first_ms = 50, .retry_most_ms = 500};
 }
 
 size_t redis_memory(size_t in_flight) { return in_flight * sizeof(struct redis_call) + redis_link_memory(in_flight) + ANSWER_BYTES; }

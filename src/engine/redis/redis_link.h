@@ -9,7 +9,7 @@
  *   ENGINE_FAULT     the server says that something failed while it ran
  * NOSCRIPT is mended here: the script is loaded and the command repeated, a few times at most.
  * A connection that says nothing for stall_ms while commands wait is broken off. A broken one is made again, waiting 50 ms at first
- * and twice as long each time, with jitter, up to 2 s. While there is none, redis_link_up() is false and nothing may be sent. */
+ * and twice as long each time, with jitter, up to half a second. While there is none, redis_link_up() is false and nothing may be sent. */
 #pragma once
 #include <hiredis/hiredis.h>
 #include <uv.h>

@@ -409,6 +409,7 @@ static void ledger_look_at(struct ledger *l, const struct ledger_look_ask *a, st
 static void claim(struct ledger *l, const struct claim_ask *a, struct waiter *w)
 {
     struct fake *k = of_ledger(l);
+    k->last_hold_ms = a->hold_ms;
     struct flight *f;
     size_t n = 0;
     if (!fly(k, FAKE_CLAIM, w, &f))

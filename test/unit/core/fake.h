@@ -90,6 +90,7 @@ struct fake {
     struct reserve_ask last_reserve;
     struct ident last_ident;
     size_t last_sent, sent;
+    uint32_t last_hold_ms;         /* of a claim */
     size_t claimed_most, body_bytes_most;    /* rows of one claim; bytes of bodies of one send */
     char user[64];
     size_t flying;                 /* calls not yet answered */

@@ -341,6 +341,24 @@ static void a_return_waits_while_its_activity_is_rebuilt(void **state)
     relay_close(r);
 }
 
+/* Rows that the store cannot be told are not held back for long after it is there again. */
+static void rows_of_a_store_that_is_away_are_held_for_a_moment(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    rows();
+    struct relay *r = relay_open();
+    fake_pass(&k, 500);
+    assert_int_equal(k.last_hold_ms, 10000);
+    k.incarnation = "";
+    fake_pass(&k, 500);
+    assert_int_equal(k.last_hold_ms, 1500);
+    k.incarnation = "fake-1";
+    fake_pass(&k, 500);
+    assert_int_equal(k.last_hold_ms, 10000);
+    relay_close(r);
+}
+
 /* A row is finished only when its effect is known to have happened; and in the end all are. */
 static void whatever_fails_rows_stay_until_they_are_carried(void **state)
 {
@@ -518,6 +536,28 @@ static void a_stranger_is_closed_healed_and_opened(void **state)
             assert_int_equal(janitor_facts(j).closed, 0);
             janitor_close(j);
         }
+}
+
+/* A store that was away for a while comes back as another server: its bucket is closed, and recovery begins, within a fifth of a round. */
+static void a_restarted_store_is_found_at_once(void **state)
+{
+    (void)state;
+    for (unsigned phase = 0; phase < 12; phase++) {
+        fake_init(&k);
+        struct janitor *j = janitor_open();
+        k.activity.buckets = 1;
+        fake_pass(&k, 1700);
+        k.inject_op = FAKE_STOCK;
+        k.inject = REASON_DEPENDENCY_DOWN;
+        fake_pass(&k, 3000 + 41 * phase);
+        k.incarnation = "fake-2";
+        k.inject = REASON_OK;
+        fake_pass(&k, 150);
+        assert_true(k.calls[FAKE_CLOSE] > 0);
+        fake_pass(&k, 1000);
+        assert_true(!k.mark[0] && str_eq(k.incarnations[0], str_lit("fake-2")));
+        janitor_close(j);
+    }
 }
 
 /* Another has healed the bucket, and the janitor cannot hear of it: he closes nothing, then or later. */
@@ -1116,9 +1156,9 @@ int main(void)
         cmocka_unit_test(another_queue_is_read_from_its_beginning), cmocka_unit_test(a_new_link_is_not_believed_before_the_queue_is_known),
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
-        cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
+        cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(rows_of_a_store_that_is_away_are_held_for_a_moment), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(what_stands_in_the_broker_is_not_piled_up), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
-        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(unfinished_warms_wait_their_turn),
+        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(a_restarted_store_is_found_at_once), cmocka_unit_test(unfinished_warms_wait_their_turn),
         cmocka_unit_test(a_warm_that_was_left_is_finished),
         cmocka_unit_test(a_janitor_who_does_not_hear_the_ledger_closes_nothing),
         cmocka_unit_test(the_janitor_sees_what_went_back),
