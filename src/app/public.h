@@ -44,6 +44,7 @@ struct public_call {
         struct payment_callback callback;
         struct payment_cancel cancel;
     };
+    bool token_refused;               /* the qualification token is not one of ours, or another's: only a replay is answered */
     bool taking, asking, paying, canceling, reading;    /* what is with core: one of the four, or the list of activities */
     struct str refunds;               /* of an order: JSON, or empty */
     struct catalog_wait catalog;

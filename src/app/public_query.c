@@ -30,13 +30,24 @@ static bool read_wait(struct public_call *c, uint32_t *ms)
     return true;
 }
 
+/* "Could not be read" never reads as "you have nothing". */
+static void refuse_query(struct public_call *c, const struct query *q)
+{
+    bool unread = q->reason == REASON_OVERLOADED || q->reason == REASON_DEPENDENCY_DOWN;
+    if (unread)
+        public_refuse(c, q->reason, q->by == QUERY_ORDER ? "the order could not be read now: ask again"
+                                                         : "the state could not be read now, and a unit may be reserved: ask again, or send the reservation again with the same request_id");
+    else
+        public_refuse_plainly(c, q->reason);
+}
+
 static void answer_query(struct public_call *c)
 {
     char memory[PUBLIC_BODY_MAX];
     struct buf body = buf_fixed(memory, sizeof memory);
     const struct query *q = &c->query;
     if (q->reason != REASON_OK) {
-        public_refuse_plainly(c, q->reason);
+        refuse_query(c, q);
         return;
     }
     if (q->by == QUERY_ORDER)
@@ -141,6 +152,7 @@ static void streamed(struct query *q);
 static void look_again(struct public_call *c)
 {
     c->query.wait_ms = STREAM_WAIT_MS;
+    c->query.follows = true;
     c->query.done = streamed;
     ask(c);
 }
@@ -156,11 +168,11 @@ static void streamed(struct query *q)
 {
     struct public_call *c = container_of(q, struct public_call, query);
     uint64_t now = clock_mono_us(c->api->clock);
-    bool good = q->reason == REASON_OK, alive = true;
+    bool good = q->reason == REASON_OK, same = q->reason == REASON_UNCHANGED, alive = true;
     c->asking = false;
     if (!c->streaming) {
         if (!good) {
-            public_refuse_plainly(c, q->reason);
+            refuse_query(c, q);
             return;
         }
         c->streaming = true;
@@ -178,7 +190,7 @@ static void streamed(struct query *q)
         stream_end(c);
         return;
     }
-    if (good) {
+    if (good || same) {
         look_again(c);
         return;
     }

@@ -63,6 +63,17 @@ static void refuse_with(struct public_call *c, uint32_t retry_after_s)
     problem_answer(c->x, &p);
 }
 
+/* Nothing was taken by this request; that says nothing of an earlier one. */
+static const char *detail_of_refusal(const struct public_call *c)
+{
+    enum reason reason = c->take.reason;
+    if (reason == REASON_OVERLOADED || reason == REASON_DEPENDENCY_DOWN)
+        return "this request took nothing; an earlier request with the same request_id may hold a unit: send it again with the same request_id";
+    if (reason == REASON_QUALIFICATION_INVALID && c->token_refused)
+        return "the token was not issued by us, or not for this user, activity and item";
+    return NULL;
+}
+
 static void answer_take(struct public_call *c)
 {
     const struct take *t = &c->take;
@@ -73,6 +84,8 @@ static void answer_take(struct public_call *c)
         refuse_with(c, seconds_until_start(t));
     else if (t->reason == REASON_ALREADY_PURCHASED && t->has_entry)
         refuse_with(c, 0);
+    else if (detail_of_refusal(c))
+        public_refuse(c, t->reason, detail_of_refusal(c));
     else
         public_refuse_plainly(c, t->reason);
 }
@@ -87,7 +100,8 @@ static bool key_fits(const struct http_request *r, struct str request)
     return !key.ptr || (str_eq(key, request) && public_header_once(r, str_lit("idempotency-key")));
 }
 
-/* The nonce of the token, if one came; one that we issued but is past its time may still find what its user has. */
+/* The nonce of the token, if one came. With one that is past its time, or is not ours or not for this purchase, the user still finds what he has: false for
+ * the latter. */
 static bool qualify(struct public_call *c)
 {
     struct str token = http_header(c->x->request, str_lit("seckill-qualification"));
@@ -130,10 +144,8 @@ void public_route_RESERVE(struct public_call *c, struct str id)
     c->take.user = user;
     c->take.trace = trace_of(r);
     c->take.done = took;
-    if (!qualify(c)) {
-        public_refuse(c, REASON_QUALIFICATION_INVALID, "the token was not issued by us, or not for this user, activity and item");
-        return;
-    }
+    c->token_refused = !qualify(c);
+    c->take.replay_only |= c->token_refused;
     bool answered = reservation_take(c->api->desk, &c->take);
     metric_observe(METRIC_ADMISSION_SECONDS, clock_mono_us(c->api->clock) - c->began_us);
     if (answered) {

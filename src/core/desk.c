@@ -7,7 +7,7 @@ struct desk_options desk_options_default(void)
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
         .incarnation = incarnation_options_default(), .soldout = soldout_options_default(), .query = query_options_default(),
         .pays = counter_options_default(), .cancels = counter_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
-        .refresh_ms = 300, .poll_after_ms = 500};
+        .refresh_ms = 300, .poll_after_ms = 500, .take_looks = 500, .answer_looks = 750, .waiting_looks = 100};
 }
 
 bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random,
@@ -67,4 +67,10 @@ void desk_free(struct desk *d)
     catalog_free(&d->catalog);
 }
 
-void desk_doubt(struct desk *d) { d->doubt_until_us = clock_mono_us(d->clock) + (uint64_t)d->options.query.fall_back_ms * 1000; }
+void desk_doubt(struct desk *d, uint16_t activity, uint8_t bucket)
+{
+    uint64_t now = clock_mono_us(d->clock);
+    doubt_add(&d->doubts, activity, bucket, now, now + (uint64_t)d->options.query.fall_back_ms * 1000);
+}
+
+bool desk_in_doubt(const struct desk *d, uint16_t activity, uint8_t bucket) { return doubt_holds(&d->doubts, activity, bucket, clock_mono_us(d->clock)); }

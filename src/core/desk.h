@@ -2,8 +2,10 @@
  * desk.h: what an access process holds on one event loop: the ports, the keys, and the objects that every reservation and every query
  * passes through. All memory is taken here, at the start. */
 #pragma once
+#include "allowance.h"
 #include "catalog.h"
 #include "counter.h"
+#include "doubt.h"
 #include "ident.h"
 #include "incarnation.h"
 #include "publish.h"
@@ -25,6 +27,10 @@ struct desk_options {
     uint32_t ledger_ms;           /* budget of one look at the ledger; 500 */
     uint32_t refresh_ms;          /* how long a take waits for the catalog after STALE_EPOCH; 300 */
     uint32_t poll_after_ms;       /* told with QUEUED; 500 (mission §12.11) */
+    /* Ledger reads a second. Their sum, and a quarter more, fits the ledger's lane of reads (lane.def), so that no class of readers fills it for the others. */
+    uint32_t take_looks;          /* for replays, and for requests whose tombstones are full; 500: above that QUEUED is said as RECONCILING, or OVERLOADED */
+    uint32_t answer_looks;        /* for queries that answer now; 750: above that RECONCILING, or OVERLOADED */
+    uint32_t waiting_looks;       /* for queries that go on waiting; 100: above that the query waits for Redis, and for its own end */
 };
 struct desk_options desk_options_default(void);
 
@@ -45,10 +51,8 @@ struct desk {
     struct verdict_office office;
     struct counter pays, cancels;
     size_t takes, queries;        /* in flight */
-    struct second {               /* a second, and how often in it … */
-        uint64_t began_us, times;
-    } dressed, given_up;          /* … an order was looked up, a reservation that nobody knows was decided (query.c) */
-    uint64_t doubt_until_us;      /* until then no undecided answer of the store is believed alone (protocol §6) */
+    struct allowance dressed, given_up, take_looks, answer_looks, waiting_looks;
+    struct doubt_table doubts;    /* the buckets whose undecided answers are not believed alone (protocol §6) */
     bool draining;                /* takes nothing new: replays only */
 };
 /* false: no memory. The ports and the keys must outlive it. */
@@ -59,6 +63,8 @@ bool desk_idle(const struct desk *);          /* nothing in flight: takes, queri
 void desk_stop(struct desk *);                /* timers off; only when idle, or at the process's end */
 void desk_free(struct desk *);
 
-/* An answer had to come from the ledger because the store could not give it: for a minute its undecided answers are confirmed. */
-void desk_doubt(struct desk *);
-static inline bool desk_in_doubt(const struct desk *d) { return clock_mono_us(d->clock) < d->doubt_until_us; }
+/* The bucket holds less than a client was shown, or has lost data: for a minute its undecided answers are confirmed with the ledger. `activity`: its number. */
+void desk_doubt(struct desk *, uint16_t activity, uint8_t bucket);
+bool desk_in_doubt(const struct desk *, uint16_t activity, uint8_t bucket);
+/* Takes one of an allowance whose burst is a quarter of a second's share. */
+static inline bool desk_may(struct desk *d, struct allowance *a, uint32_t per_second) { return allowance_take(a, per_second, per_second / 4, clock_mono_us(d->clock)); }

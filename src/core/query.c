@@ -38,24 +38,32 @@ static void rested(struct waiter *w, enum reason reason, const void *result)
         q->done(q);
 }
 
-/* Answers, or, where the client is willing to wait and nothing has changed yet, looks again a little later. */
-static void conclude(struct query *q, enum reason reason)
+/* Whether the client is willing to wait any longer. */
+static bool may_wait(const struct query *q) { return clock_mono_us(q->desk->clock) < q->until_us && !q->desk->draining; }
+
+/* Looks again a little later; false: the client waits no longer. */
+static bool look_later(struct query *q)
 {
     struct desk *d = q->desk;
-    uint64_t now = clock_mono_us(d->clock);
-    bool first = !q->looked, good = reason == REASON_OK;
-    bool news = good && (first ? reservation_state_terminal(q->view.status) : q->view.status != q->seen);
-    q->looked = true;
-    if (first && good)
-        q->seen = q->view.status;
-    if (news || (first && !good) || now >= q->until_us || d->draining) {
-        finish(q, reason);
-        return;
-    }
-    uint64_t rest = (uint64_t)q->pause_ms * 1000;
+    if (!may_wait(q))
+        return false;
+    uint64_t now = clock_mono_us(d->clock), rest = (uint64_t)q->pause_ms * 1000;
     rest = rest / 2 + random_below(d->random, rest) + 1;
     q->pause_ms = q->pause_ms * 3 / 2 < d->options.query.look_most_ms ? q->pause_ms * 3 / 2 : d->options.query.look_most_ms;
     clock_set(d->clock, &q->alarm, now + rest < q->until_us ? now + rest : q->until_us);
+    return true;
+}
+
+/* Answers, or, where the client is willing to wait and nothing has changed yet, looks again a little later. What cannot be read now is no reason to end. */
+static void conclude(struct query *q, enum reason reason)
+{
+    bool first = !q->looked, good = reason == REASON_OK;
+    bool news = good && (first ? reservation_state_terminal(q->view.status) : q->view.status != q->seen);
+    if (first && good)
+        q->seen = q->view.status;
+    q->looked |= good || reason == REASON_NOT_FOUND;
+    if (news || (first && reason == REASON_NOT_FOUND) || !look_later(q))
+        finish(q, reason);
 }
 
 /* ---- what is shown --------------------------------------------------------------------------------------------------------- */
@@ -98,14 +106,29 @@ static struct str activity_of(const struct query *q)
     return q->by == QUERY_REQUEST ? q->activity : a ? a->activity : (struct str){0};
 }
 
+/* Where the user's entries are: in the present epoch, or, of an activity that is not known here, where the reservation was made. */
+static uint16_t number_of(const struct query *q)
+{
+    const struct activity *a = activity_asked(q);
+    return a ? a->number : ident_read(q->ident).activity;
+}
+
+static uint8_t bucket_of(const struct query *q)
+{
+    const struct activity *a = activity_asked(q);
+    return a ? user_bucket(q->hash, a->buckets) : ident_read(q->ident).bucket;
+}
+
 /* The store is not to be believed alone for a while. Not because of a sale that is not open: its buckets may not be there yet, or not any more, and those of the
  * others are what they were. */
 static void doubt(struct query *q)
 {
     const struct activity *a = activity_asked(q);
-    if (!a || a->state == ACTIVITY_OPEN || a->state == ACTIVITY_PAUSED || a->state == ACTIVITY_WARM)
-        desk_doubt(q->desk);
+    if (a ? a->state == ACTIVITY_OPEN || a->state == ACTIVITY_PAUSED || a->state == ACTIVITY_WARM : !catalog_learnt(&q->desk->catalog))
+        desk_doubt(q->desk, number_of(q), bucket_of(q));
 }
+
+static bool in_doubt(const struct query *q) { return desk_in_doubt(q->desk, number_of(q), bucket_of(q)); }
 
 /* What the store said, as it said it, or as unknown. */
 static void show_store(struct query *q, bool unknown)
@@ -132,7 +155,7 @@ static void show_verdict(struct query *q)
     const struct query_options *o = &q->desk->options.query;
     /* Not told to the store, and so young that another reader would still believe the store: not shown yet. */
     int64_t age = clock_now_ms(q->desk->clock) - v->entry.created_ms;
-    bool doubted = desk_in_doubt(q->desk);
+    bool doubted = in_doubt(q);
     if (!v->told)
         doubt(q);
     if (!v->told && age < (int64_t)o->doubt_ms + 1000) {
@@ -154,23 +177,25 @@ static void show_verdict(struct query *q)
 static void give_up(struct query *q, const struct activity *a);
 
 /* Whether it may happen once more within this second. */
-static bool once_more(struct clock *clock, struct second *s, uint32_t most)
+static bool once_more(struct query *q, struct allowance *a, uint32_t most) { return allowance_take(a, most, most, clock_mono_us(q->desk->clock)); }
+
+/* Whether the ledger may be read for this look. Queries that go on waiting have little of it: their verdicts come through the store. */
+static bool may_look(struct query *q)
 {
-    uint64_t now = clock_mono_us(clock);
-    if (now - s->began_us >= 1000000)
-        *s = (struct second){.began_us = now};
-    return s->times++ < most;
+    struct desk *d = q->desk;
+    bool answers = !may_wait(q) && !q->follows;
+    return answers ? desk_may(d, &d->answer_looks, d->options.answer_looks) : desk_may(d, &d->waiting_looks, d->options.waiting_looks);
 }
 
 /* Both have answered, neither knows it, the store is one that remembers, and it is so old that one of them should. One that was made for another bucket
  * than his is another's, whose mark is like his (one in 65,536). */
-static bool is_lost(const struct query *q, const struct activity *a)
+static bool is_lost(struct query *q, const struct activity *a)
 {
     struct desk *d = q->desk;
     struct ident_fields f = ident_read(q->ident);
     return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 && f.epoch == a->epoch && f.bucket == user_bucket(q->hash, a->buckets) &&
            incarnation_of(&d->guard, a, f.bucket) == INCARNATION_KNOWN &&
-           clock_now_ms(d->clock) - f.made_ms >= (int64_t)d->options.query.lost_ms && once_more(d->clock, &d->given_up, d->options.query.lost_most);
+           clock_now_ms(d->clock) - f.made_ms >= (int64_t)d->options.query.lost_ms && once_more(q, &d->given_up, d->options.query.lost_most);
 }
 
 /* In review and not decided: its message could not be taken, and a person will say what becomes of it. */
@@ -197,7 +222,9 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
         finish(q, REASON_NOT_FOUND);
     else if (reason == REASON_OK && v->decided)
         show_verdict(q);
-    else if (q->known && (asked || !desk_in_doubt(q->desk)))
+    else if (!asked && look_later(q))
+        return;
+    else if (q->known && (asked || !in_doubt(q)))
         show_store(q, !asked);
     else if (!asked || q->store_failed)
         conclude(q, REASON_DEPENDENCY_DOWN);
@@ -281,11 +308,10 @@ static void give_up(struct query *q, const struct activity *a)
     ledger_release(q->desk->office.ledger, &(struct release_ask){.items = &item, .count = 1}, &q->waiter);
 }
 
-/* That the store does not know a name is no sign of trouble: anybody may ask for what never was. */
+/* That the store does not know a name is no sign of trouble: anybody may ask for what never was. Nor is that it did not answer: a verdict that is shown is told to
+ * it first, and where that fails its bucket is doubted (show_verdict). */
 static void fall_back(struct query *q)
 {
-    if (q->store_failed)
-        doubt(q);
     ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id, ledger_said);
 }
 
@@ -316,12 +342,28 @@ static bool doubt_store(struct query *q, const struct look_answer *said)
     const struct activity *a = activity_asked(q);
     if (!a)
         return false;
-    uint8_t bucket = user_bucket(q->hash, a->buckets);
+    uint8_t bucket = bucket_of(q);
     bool back = said && !incarnation_answered(&d->guard, a, bucket, q->heard, said->sequence, false);
     bool forgot = back || incarnation_of(&d->guard, a, bucket) == INCARNATION_STRANGER;
     if (forgot)
-        desk_doubt(d);
+        desk_doubt(d, a->number, bucket);
     return forgot;
+}
+
+/* The ledger may not be read now: the client keeps waiting, or is told so. */
+static void show_unconfirmed(struct query *q)
+{
+    if (!q->looked)
+        q->seen = q->entry.state;
+    q->looked = true;
+    if (look_later(q))
+        return;
+    if (q->follows)
+        finish(q, REASON_UNCHANGED);
+    else if (in_doubt(q))
+        finish(q, REASON_OVERLOADED);
+    else
+        show_store(q, true);
 }
 
 static void store_said(struct waiter *w, enum reason reason, const void *result)
@@ -334,6 +376,10 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     bool unborn = reason == REASON_STALE_EPOCH && of && of->state == ACTIVITY_DRAFT && !catalog_may_lag(&q->desk->catalog, of);
     q->store_failed = (reason != REASON_OK && !unborn) || forgot;    /* a draft has no bucket: that nobody has anything of it is certain */
     q->known = e != NULL;
+    if (!e && !may_look(q)) {
+        conclude(q, REASON_OVERLOADED);
+        return;
+    }
     if (!e) {
         fall_back(q);
         return;
@@ -345,11 +391,13 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     q->entry.superseded_by = arena_str(&keep, e->superseded_by);
     int64_t now = a->now_ms != 0 ? a->now_ms : clock_now_ms(q->desk->clock);
     bool old = now - e->created_ms >= (int64_t)q->desk->options.query.doubt_ms;
-    if (e->state == RESERVATION_ORDERED && once_more(q->desk->clock, &q->desk->dressed, q->desk->options.query.dress_most)) {
+    if (e->state == RESERVATION_ORDERED && once_more(q, &q->desk->dressed, q->desk->options.query.dress_most)) {
         char text[IDENT_ID_TEXT];
         ask_ledger(q, LOOK_RESERVATION, name(text, e->ident, IDENT_RESERVATION), dressed);
-    } else if (reservation_state_terminal(e->state) || !(old || desk_in_doubt(q->desk))) {
+    } else if (reservation_state_terminal(e->state) || !(old || in_doubt(q))) {
         show_store(q, false);
+    } else if (!may_look(q)) {
+        show_unconfirmed(q);
     } else {
         ask_ledger(q, q->by == QUERY_REQUEST ? LOOK_REQUEST : LOOK_RESERVATION, q->id, ledger_said);
     }
@@ -379,12 +427,17 @@ static bool look(struct query *q)
         catalog_refresh(&d->catalog, &q->catalog);
         return false;
     }
-    if (!a && q->by == QUERY_REQUEST && catalog_may_lag(&d->catalog, NULL)) {
-        answer(q, REASON_DEPENDENCY_DOWN);
+    if (!a && q->by == QUERY_REQUEST) {
+        bool unread = catalog_may_lag(&d->catalog, NULL) || !catalog_learnt(&d->catalog);
+        if (unread && look_later(q))
+            return false;
+        answer(q, unread ? REASON_DEPENDENCY_DOWN : REASON_NOT_FOUND);
         return true;
     }
-    if (!a && q->by == QUERY_REQUEST) {
-        answer(q, catalog_learnt(&d->catalog) ? REASON_NOT_FOUND : REASON_DEPENDENCY_DOWN);
+    if (!a && !may_look(q)) {
+        if (look_later(q))
+            return false;
+        answer(q, REASON_OVERLOADED);
         return true;
     }
     if (!a) {    /* we know too little to ask the store */

@@ -55,11 +55,12 @@ struct query {
     struct str activity;          /* with QUERY_REQUEST */
     struct str user;
     uint32_t wait_ms;             /* 0: at once */
+    bool follows;                 /* the caller has shown a state and asks for a change of it only: an undecided state that cannot be confirmed now is UNCHANGED */
     void (*payments)(struct query *, const struct payment_record *, size_t count);    /* NULL, or with QUERY_ORDER called before done: what was paid for it */
     void (*done)(struct query *);
 
     /* out */
-    enum reason reason;           /* OK · NOT_FOUND · DEPENDENCY_DOWN · OVERLOADED */
+    enum reason reason;           /* OK · NOT_FOUND · DEPENDENCY_DOWN · OVERLOADED · with `follows` UNCHANGED */
     struct reservation_view view; /* with OK, QUERY_RESERVATION and QUERY_REQUEST */
     struct order order;           /* with OK, QUERY_ORDER */
 

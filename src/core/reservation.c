@@ -67,18 +67,28 @@ static enum reason verdict_reason(struct take *t)
     return t->entry.state == RESERVATION_ORDERED ? REASON_ORDERED : REASON_RELEASED;
 }
 
+/* The user's bucket as it was when the store was asked: of another epoch it bears the same number, and one doubt too many costs a read. */
+static uint16_t number_of(const struct take *t)
+{
+    const struct activity *a = catalog_find(&t->desk->catalog, t->activity);
+    return a ? a->number : 0;
+}
+static void add_doubt(struct take *t) { desk_doubt(t->desk, number_of(t), t->bucket.number); }
+static bool in_doubt(struct take *t) { return desk_in_doubt(t->desk, number_of(t), t->bucket.number); }
+static bool may_look(struct take *t) { return desk_may(t->desk, &t->desk->take_looks, t->desk->options.take_looks); }
+
 /* Shown only once the store holds it, or when it is so old that every other reader asks the ledger too. What cannot be confirmed is said as
  * unknown; where answers have come from the ledger lately, without a state at all, for the buyer may have seen a later one. */
 static void confirmed(struct verdict_ask *v, enum reason reason)
 {
     struct take *t = container_of(v, struct take, verdict);
     struct desk *d = t->desk;
-    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND, doubt = desk_in_doubt(d), untold = false;
+    bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND, doubt = in_doubt(t), untold = false;
     if (reason == REASON_OK && v->decided) {
         untold = !v->told;
         bool old = clock_now_ms(d->clock) - v->entry.created_ms >= (int64_t)d->options.query.doubt_ms + 1000;
         if (!v->told)
-            desk_doubt(d);
+            add_doubt(t);
         if (v->told || old) {
             finish(t, verdict_reason(t));
             return;
@@ -101,13 +111,22 @@ static void ask_ledger(struct take *t, void (*done)(struct verdict_ask *, enum r
     verdict_start(&t->desk->office, &t->verdict);
 }
 
-/* QUEUED, unless the ledger knows better: an old reservation, or any within a minute of a fall-back. */
+/* What cannot be confirmed is said as unknown; in doubt without a state at all, for the buyer may have seen a later one. */
+static void finish_unconfirmed(struct take *t)
+{
+    t->entry.state = RESERVATION_RECONCILING;
+    finish(t, in_doubt(t) ? REASON_UNCERTAIN : REASON_QUEUED);
+}
+
+/* QUEUED, unless the ledger knows better: an old reservation, or any of a bucket in doubt. */
 static void queued(struct take *t)
 {
-    if (t->old || desk_in_doubt(t->desk))
+    if (!t->old && !in_doubt(t))
+        finish(t, REASON_QUEUED);
+    else if (may_look(t))
         ask_ledger(t, confirmed);
     else
-        finish(t, REASON_QUEUED);
+        finish_unconfirmed(t);
 }
 
 /* ---- a new reservation ---------------------------------------------------------------------------------------------------- */
@@ -172,7 +191,7 @@ static void closed(struct take *t)
     bool unknown = a && t->server == INCARNATION_UNHEARD && old;    /* none was ever learnt, and the ledger does not answer */
     if (a && t->server != INCARNATION_KNOWN && !unknown && !t->unread)
         incarnation_close(&d->guard, a, t->bucket.number);
-    desk_doubt(d);
+    add_doubt(t);
     finish(t, unknown ? REASON_DEPENDENCY_DOWN : REASON_UNCERTAIN);
 }
 
@@ -187,7 +206,7 @@ static bool believed(struct take *t, enum reason reason, const struct reserve_an
                 !incarnation_answered(&d->guard, a, t->bucket.number, t->seen, r->sequence, true);
     if (!back && t->server != INCARNATION_STRANGER)
         return true;
-    desk_doubt(d);
+    add_doubt(t);
     bool rumour = (reason == REASON_QUEUED && !r->replayed) || reason == REASON_ALREADY_PURCHASED || reason == REASON_BUCKET_EMPTY ||
                   reason == REASON_ENDED || reason == REASON_RESERVATION_PAUSED || reason == REASON_NOT_STARTED || reason == REASON_QUALIFICATION_INVALID;
     if (!rumour)
@@ -276,7 +295,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         finish(t, reason);
         return;
     case REASON_QUALIFICATION_INVALID:    /* we are going, and the store knew nothing of him: another process takes it */
-        finish(t, t->desk->draining && !t->replay_only ? REASON_OVERLOADED : reason);
+        finish(t, t->desk->draining && !t->replay_only && !t->unqualified ? REASON_OVERLOADED : reason);
         return;
     case REASON_STALE_EPOCH:
         if (!t->refreshed && t->desk->catalog.running) {
@@ -288,12 +307,13 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         closed(t);
         return;
     case REASON_ASK_LEDGER:
-        if (!t->asked) {
+        if (!t->asked && may_look(t)) {
             t->asked = true;
             ask_ledger(t, ledger_said);
             return;
         }
-        break;
+        finish(t, t->asked ? told(reason) : REASON_OVERLOADED);
+        return;
     default:
         break;
     }
@@ -325,14 +345,13 @@ static bool ask_store(struct take *t)
         metric_one(METRIC_LOCAL_SOLD_OUT);
         return answer(t, known);
     }
-    if (a->qualification && t->nonce.len == 0 && !t->replay_only)
-        return answer(t, REASON_QUALIFICATION_INVALID);
+    t->unqualified = a->qualification && t->nonce.len == 0;    /* the store finds what the user has; that is one call, as any other request costs */
     t->seen = incarnation_ask(&d->guard, a, t->bucket.number);
     t->server = incarnation_of(&d->guard, a, t->bucket.number);
     struct ident_fields fields = {.made_ms = clock_now_ms(d->clock), .activity = a->number, .epoch = a->epoch, .bucket = t->bucket.number};
     struct reserve_ask ask = {
         .bucket = t->bucket, .user = t->user, .sku = t->sku, .request = t->request, .user_hash = t->hash, .nonce = t->nonce,
-        .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || d->draining,
+        .ident = ident_make(d->keys, fields, ident_chance(t->hash, random_next(d->random))), .replay_only = t->replay_only || t->unqualified || d->draining,
         .ledger_asked = t->asked, .sealed = t->server != INCARNATION_KNOWN};
     t->asked_us = clock_mono_us(d->clock);
     t->waiter = (struct waiter){.wake = store_said, .budget_ms = d->options.reserve_ms};
@@ -345,7 +364,7 @@ static bool ask_store(struct take *t)
 bool reservation_take(struct desk *d, struct take *t)
 {
     t->desk = NULL;
-    t->replayed = t->has_entry = t->refreshed = t->asked = t->old = false;
+    t->replayed = t->has_entry = t->refreshed = t->asked = t->old = t->unqualified = false;
     t->poll_after_ms = 0;
     t->starts_ms = t->now_ms = 0;
     t->entry = (struct entry){.why = REASON_OK};

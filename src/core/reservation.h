@@ -12,7 +12,7 @@ struct take {
     struct str activity, sku, user, request;      /* each str_is_id */
     struct str nonce;                             /* of the qualification token, already verified; empty: none came */
     struct str trace;                             /* traceparent, or empty */
-    bool replay_only;                             /* the token is authentic but expired */
+    bool replay_only;                             /* the token is expired, or not one of ours: the user's own reservation is found, nothing new is taken */
     void (*done)(struct take *);
 
     /* out */
@@ -29,6 +29,7 @@ struct take {
     uint64_t hash, asked_us;
     int sku_at;
     bool refreshed, unread, asked, old;           /* unread: the activities were to be read again, and could not be */
+    bool unqualified;                             /* the activity demands a token and none came: a replay is found, nothing new is taken */
     enum incarnation server;                      /* whom the store was found to be when it was asked, and what it had said */
     struct incarnation_asked seen;
     struct waiter waiter;

@@ -550,6 +550,60 @@ static void windows_and_pauses(void **state)
 
 /* ---- the world misbehaves ------------------------------------------------------------------------------------------------------------------ */
 
+#define TOOK_NOTHING "this request took nothing; an earlier request with the same request_id may hold a unit: send it again with the same request_id"
+#define UNREAD "the state could not be read now, and a unit may be reserved: ask again, or send the reservation again with the same request_id"
+
+#define expect_detail(status, expected_status, expected_code, expected_detail)    \
+    do {                                                                          \
+        expect_code(status, expected_status, expected_code);                      \
+        assert_string_equal(text("detail"), expected_detail);                     \
+    } while (0)
+
+/* "Nothing was taken" is said of this request only, and by no call that reads. */
+static void refusals_of_a_unit_holder_do_not_deny_the_unit(void **state)
+{
+    (void)state;
+    char rsv[80], ord[80];
+    begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
+    queued(rsv);
+    snprintf(ord, sizeof ord, "ord%s", rsv + 3);
+    w.imagined.stock.away = w.imagined.books.away = true;
+    expect_detail(buy("u", "r", "sku_a"), 503, "DEPENDENCY_DOWN", TOOK_NOTHING);
+    expect_detail(get("/v1/reservations/%s?user_id=%s", rsv, "u"), 503, "DEPENDENCY_DOWN", UNREAD);
+    expect_detail(get("/v1/reservations/%s?user_id=%s&wait=200ms", rsv, "u"), 503, "DEPENDENCY_DOWN", UNREAD);
+    expect_detail(get("/v1/reservations/%s/events?user_id=%s", rsv, "u"), 503, "DEPENDENCY_DOWN", UNREAD);
+    expect_detail(get("/v1/requests/r?activity_id=act_t&user_id=%s", "u"), 503, "DEPENDENCY_DOWN", UNREAD);
+    expect_detail(get("/v1/orders/%s?user_id=%s", ord, "u"), 503, "DEPENDENCY_DOWN", "the order could not be read now: ask again");
+    char target[160];
+    snprintf(target, sizeof target, "/v1/orders/%s/cancel?user_id=u", ord);
+    expect_detail(ask("POST", target, NULL, NULL), 503, "DEPENDENCY_DOWN", "whether the order is cancelled is not known now: ask again");
+    w.imagined.stock.away = w.imagined.books.away = false;
+    for (unsigned i = 0; i < REASON_COUNT; i++)    /* and no row's own words deny it */
+        assert_null(strstr(reason_row(i)->text, "othing was taken"));
+    end();
+}
+
+/* A token is demanded of new reservations only. */
+static void a_replay_needs_no_token(void **state)
+{
+    (void)state;
+    char rsv[80];
+    static const char *const tokens[] = {NULL, "Seckill-Qualification: forged\r\n", "Seckill-Qualification: a\r\nSeckill-Qualification: b\r\n"};
+    begin((struct terms){.stock = 5, .roles = ROLE_ACCESS});
+    queued(rsv);
+    w.imagined.books.books.activities[0]->qualification = true;
+    await_ms(&w.loop, 1200);    /* the list of activities is read again */
+    for (size_t i = 0; i < countof(tokens); i++) {
+        expect_code(ask("POST", "/v1/reservations", tokens[i], GOOD), 202, "QUEUED");
+        assert_string_equal(text("reservation_id"), rsv);
+        assert_non_null(strstr(last.head, "Idempotency-Replayed: true\n"));
+        int status = ask("POST", "/v1/reservations", tokens[i], "{\"activity_id\":\"act_t\",\"sku_id\":\"sku_a\",\"request_id\":\"r\",\"user_id\":\"v\"}");
+        expect_detail(status, 403, "QUALIFICATION_INVALID",
+                      tokens[i] ? "the token was not issued by us, or not for this user, activity and item" : "The qualification token does not allow this purchase.");
+    }
+    end();
+}
+
 static void engines_away(void **state)
 {
     (void)state;
@@ -876,7 +930,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_is_the_routes), cmocka_unit_test(openapi_knows_every_word), cmocka_unit_test(openapi_has_examples_and_requires_user_id_without_auth), cmocka_unit_test(refusals), cmocka_unit_test(purchase),
-        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(a_lost_bucket_stays_closed_through_pause_and_resume), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
+        cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(a_lost_bucket_stays_closed_through_pause_and_resume), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(refusals_of_a_unit_holder_do_not_deny_the_unit), cmocka_unit_test(a_replay_needs_no_token), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
     };

@@ -135,6 +135,7 @@ static void attempts_to_tell_a_state(void **state)
 static struct desk desk;
 static size_t heard;
 static void query_heard(struct query *q) { (void)q, heard++; }
+static void take_heard(struct take *t) { (void)t, heard++; }
 
 static void open_desk(struct desk_options options)
 {
@@ -198,6 +199,121 @@ static void a_query_that_waits(void **state)
     assert_int_equal(q.reason, REASON_OK);
     assert_true(k.calls[FAKE_LOOK] < 60);
     close_desk();
+}
+
+/* Consumers lag: a thousand clients wait for verdicts that do not come, and the ledger is read at a bounded rate; the verdict, once the store has it, is told to
+ * all of them at once. Without the bound each of them reads about once a second. */
+static void ledger_reads_of_queries(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 1000 };
+    open_desk(desk_options_default());
+    static struct query q[CLIENTS];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 10000);
+    for (int i = 0; i < CLIENTS; i++) {
+        q[i] = (struct query){.by = QUERY_REQUEST, .id = str_lit("req"), .activity = str_lit("act"), .user = str_lit("user"), .wait_ms = 20000, .done = query_heard};
+        assert_false(query_start(&desk, &q[i]));
+    }
+    fake_pass(&k, 19000);
+    assert_int_equal(heard, 0);
+    assert_true(k.calls[FAKE_LOOK] > 10 * CLIENTS);    /* each looks at the store about once a second */
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 1500, 19 * 100 + 25 + 1);
+    k.entry.state = RESERVATION_ORDERED;
+    fake_pass(&k, 1600);
+    assert_int_equal(heard, CLIENTS);
+    for (int i = 0; i < CLIENTS; i++)
+        assert_true(q[i].reason == REASON_OK && q[i].view.status == RESERVATION_ORDERED);
+
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 10000);    /* answers at once: above the rate the state is said as unknown */
+    size_t before = k.calls[FAKE_LEDGER_LOOK], unknown = 0;
+    for (int i = 0; i < CLIENTS; i++) {
+        q[i].wait_ms = 0;
+        assert_false(query_start(&desk, &q[i]));
+    }
+    fake_pass(&k, 100);
+    assert_int_equal(heard, 2 * CLIENTS);
+    for (int i = 0; i < CLIENTS; i++)
+        unknown += q[i].reason == REASON_OK && q[i].view.status == RESERVATION_RECONCILING;
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK] - before, 150, 250);
+    assert_int_equal(unknown, CLIENTS - (k.calls[FAKE_LEDGER_LOOK] - before));
+    desk_doubt(&desk, k.activity.number, user_bucket(user_hash(&k.keys, str_lit("user")), 2));    /* in doubt not even that is said */
+    for (int i = 0; i < CLIENTS; i++)
+        assert_false(query_start(&desk, &q[i]));
+    fake_pass(&k, 100);
+    size_t refused = 0;
+    for (int i = 0; i < CLIENTS; i++)
+        refused += q[i].reason == REASON_OVERLOADED;
+    assert_in_range(refused, CLIENTS - 250, CLIENTS - 1);
+    close_desk();
+}
+
+static void ledger_reads_of_replays(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 1000 };
+    open_desk(desk_options_default());
+    static struct take t[CLIENTS];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 10000);
+    k.replayed = true;
+    for (int i = 0; i < CLIENTS; i++) {
+        t[i] = (struct take){.activity = str_lit("act"), .sku = str_lit("sku"), .user = str_lit("user"), .request = str_lit("req"), .done = take_heard};
+        assert_false(reservation_take(&desk, &t[i]));
+    }
+    fake_pass(&k, 100);
+    assert_int_equal(heard, CLIENTS);
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 100, 175);
+    size_t unknown = 0;
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_true(t[i].reason == REASON_QUEUED && t[i].replayed);
+        unknown += t[i].entry.state == RESERVATION_RECONCILING;
+    }
+    assert_int_equal(unknown, CLIENTS - k.calls[FAKE_LEDGER_LOOK]);
+    close_desk();
+}
+
+/* All classes of readers together, at their rates and bursts (allowance.h) and with each read lasting a second, leave the lane room for the others. */
+static void ledger_reads_fit_their_lane(void **state)
+{
+    (void)state;
+    size_t lane = 0;
+    struct desk_options o = desk_options_default();
+#define LANE(name, flying, bound, stall, settings) lane = strcmp(#name, "READ") == 0 ? (bound) : lane;
+#include "../../../src/engine/postgres/lane.def"
+#undef LANE
+    assert_in_range((o.answer_looks + o.waiting_looks + o.take_looks) * 5 / 4 + 2 * o.query.dress_most, 1, lane - 1);
+    struct allowance a = {0};
+    size_t taken = 0, first = 0;
+    for (uint64_t us = 1; us <= 10000000; us += 100) {
+        taken += allowance_take(&a, 400, 100, us);
+        first = us <= 1000000 ? taken : first;
+    }
+    assert_in_range(first, 400, 500);
+    assert_in_range(taken, 4000, 4100);
+    assert_false(allowance_take(&(struct allowance){0}, 0, 0, 5));
+    assert_true(allowance_take(&(struct allowance){0}, 1, 0, 5));
+}
+
+/* More buckets are doubted than the table holds: all are, until that time is over. */
+static void buckets_in_doubt(void **state)
+{
+    (void)state;
+    static struct doubt_table t;
+    uint64_t now = 1000;
+    assert_false(doubt_holds(&t, 1, 0, now));
+    doubt_add(&t, 1, 0, now, now + 60);
+    assert_true(doubt_holds(&t, 1, 0, now) && !doubt_holds(&t, 1, 1, now) && !doubt_holds(&t, 2, 0, now) && !doubt_holds(&t, 1, 0, now + 60));
+    doubt_add(&t, 1, 0, now, now + 30);
+    assert_true(doubt_holds(&t, 1, 0, now + 59));
+    size_t held = 0;
+    for (uint16_t a = 2; !doubt_holds(&t, 9999, 31, now); a++, held++)
+        doubt_add(&t, a, (uint8_t)(a % 32), now, now + 100);
+    assert_in_range(held, DOUBT_SLOTS / 2, DOUBT_SLOTS);
+    assert_true(doubt_holds(&t, 9999, 31, now + 99) && !doubt_holds(&t, 9999, 31, now + 100));
+    for (uint16_t a = 2; a < 2 + held; a++)
+        assert_true(doubt_holds(&t, a, (uint8_t)(a % 32), now + 99));
+    for (uint16_t a = 5000; a < 5200; a++)    /* what is over makes room */
+        doubt_add(&t, a, 0, now + 100, now + 200);
+    assert_true(doubt_holds(&t, 5199, 0, now + 150) && !doubt_holds(&t, 9999, 31, now + 150));
 }
 
 static size_t held_until_later;
@@ -498,7 +614,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
-        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
+        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
         cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(rows_of_one_claim),
         cmocka_unit_test(bodies_of_one_claim), cmocka_unit_test(reservations_under_way), cmocka_unit_test(messages_republished),
         cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named)};

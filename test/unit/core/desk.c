@@ -48,6 +48,11 @@ static void shop_close(struct shop *s)
     fake_end(&s->fake);
 }
 
+/* The bucket of "user" in "act". */
+static uint8_t users_bucket(struct shop *s) { return user_bucket(user_hash(&s->fake.keys, str_lit("user")), s->fake.activity.buckets); }
+static void doubt_user(struct shop *s) { desk_doubt(&s->desk, s->fake.activity.number, users_bucket(s)); }
+static bool doubted(struct shop *s) { return desk_in_doubt(&s->desk, s->fake.activity.number, users_bucket(s)); }
+
 static void took(struct take *t)
 {
     (void)t;
@@ -169,7 +174,7 @@ static void a_stranger_is_locked_out(void **state)
     assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
     fake_pass(&s->fake, 10);
     assert_true(s->fake.mark[0] && s->fake.calls[FAKE_CLOSE] == 1 && !s->fake.last_close.went_back);
-    assert_true(desk_in_doubt(&s->desk));
+    assert_true(doubted(s));
     size_t read = s->fake.calls[FAKE_ACTIVITIES];
     for (int i = 0; i < 20; i++)
         assert_int_equal(take_now(s, take_of(s, &t)), REASON_UNCERTAIN);
@@ -245,7 +250,7 @@ static void what_went_back_is_told_to_nobody(void **state)
         assert_int_equal(take_now(s, take_of(s, &t)), cases[i].told);
         fake_pass(&s->fake, 10);
         assert_true(s->fake.calls[FAKE_CLOSE] == 1 && s->fake.last_close.went_back && s->fake.last_close.highest == 102);
-        assert_true(s->fake.mark[0] && s->fake.sequence > 102 && desk_in_doubt(&s->desk));
+        assert_true(s->fake.mark[0] && s->fake.sequence > 102 && doubted(s));
         s->fake.reserve = REASON_QUEUED;
         s->fake.replayed = false;
         s->fake.mark[0] = 0;
@@ -295,7 +300,7 @@ static void whatever_fails_he_hears_once(void **state)
                 struct take t;
                 take_of(s, &t);
                 s->fake.reserve = flows[f];
-                s->desk.doubt_until_us = r % 3 == 0 ? UINT64_MAX : 0;
+                s->desk.doubts.all_until_us = r % 3 == 0 ? UINT64_MAX : 0;
                 s->fake.inject_op = ops[o];
                 s->fake.inject = reason;
                 s->fake.inject_at = s->fake.calls[ops[o]] + 1;
@@ -355,16 +360,16 @@ static void an_old_undecided_answer_is_confirmed(void **state)
     s->fake.inject = REASON_TIMED_OUT;
     assert_int_equal(take_now(s, &t), REASON_QUEUED);
     assert_int_equal(t.entry.state, RESERVATION_RECONCILING);    /* said as unknown */
-    desk_doubt(&s->desk);
+    doubt_user(s);
     assert_int_equal(take_now(s, &t), REASON_UNCERTAIN);         /* and he may have seen a later state */
 
     s->fake.inject_op = FAKE_SETTLE;                             /* a young verdict that the store cannot be told is not shown … */
     s->fake.inject = REASON_DEPENDENCY_DOWN;
     s->fake.looked.what.created_ms = s->fake.entry.created_ms = clock_now_ms(&s->fake.clock.clock) - 2500;
-    s->desk.doubt_until_us = 0;
+    s->desk.doubts = (struct doubt_table){0};
     assert_int_equal(take_now(s, &t), REASON_QUEUED);
     assert_int_equal(t.entry.state, RESERVATION_PUBLISHED);
-    assert_true(desk_in_doubt(&s->desk));
+    assert_true(doubted(s));
     s->fake.looked.what.created_ms = s->fake.entry.created_ms = clock_now_ms(&s->fake.clock.clock) - 2500;
     assert_int_equal(take_now(s, &t), REASON_UNCERTAIN);         /* … nor, in doubt, the lower state: he may have seen the verdict */
     shop_close(s);
@@ -399,8 +404,35 @@ static void unknown_things_are_not_asked_about(void **state)
     assert_int_equal(take_now(s, &t), REASON_INVALID_REQUEST);
     s->fake.activity.qualification = true;
     fake_pass(&s->fake, 1100);
-    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUALIFICATION_INVALID);
     assert_int_equal(s->fake.calls[FAKE_RESERVE], 0);
+    shop_close(s);
+}
+
+/* A token is demanded of new reservations only: without one, or with one that is refused, the user's own reservation is found by the one call that any request costs. */
+static void replay_without_token_returns_existing_reservation(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.activity.qualification = true;
+    fake_pass(&s->fake, 1100);
+    for (int refused = 0; refused < 2; refused++) {
+        s->fake.replayed = false;
+        size_t asked = s->fake.calls[FAKE_RESERVE], looked = s->fake.calls[FAKE_LEDGER_LOOK];
+        take_of(s, &t)->replay_only = refused;
+        assert_int_equal(take_now(s, &t), REASON_QUALIFICATION_INVALID);
+        assert_true(s->fake.last_reserve.replay_only);
+        s->fake.replayed = true;
+        take_of(s, &t)->replay_only = refused;
+        assert_int_equal(take_now(s, &t), REASON_QUEUED);
+        assert_true(t.replayed && s->fake.last_reserve.replay_only);
+        assert_int_equal(s->fake.calls[FAKE_RESERVE] - asked, 2);
+        assert_int_equal(s->fake.calls[FAKE_LEDGER_LOOK] - looked, 0);
+    }
+    s->fake.replayed = false;
+    take_of(s, &t)->nonce = str_lit("nonce");
+    assert_int_equal(take_now(s, &t), REASON_QUEUED);
+    assert_false(s->fake.last_reserve.replay_only);
     shop_close(s);
 }
 
@@ -674,7 +706,7 @@ static void an_old_one_is_not_and_the_store_hears_first(void **state)
     s->fake.ledger_look = REASON_DEPENDENCY_DOWN;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);    /* said as unknown */
-    desk_doubt(&s->desk);
+    doubt_user(s);
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_DEPENDENCY_DOWN);    /* he may have seen a later state */
     shop_close(s);
 }
@@ -692,7 +724,7 @@ static void without_the_store_the_ledger_answers(void **state)
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RELEASED);
     assert_int_equal(q.view.why, REASON_STALE_GENERATION);
-    assert_true(desk_in_doubt(&s->desk));
+    assert_false(doubted(s));    /* the store has been told */
     s->fake.ledger_look = REASON_NOT_FOUND;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_DEPENDENCY_DOWN);    /* "not found" never reads as "buy again" */
     s->fake.ledger_look = REASON_TIMED_OUT;
@@ -701,7 +733,7 @@ static void without_the_store_the_ledger_answers(void **state)
     s = shop_open();
     s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 500);
     decided(s, REASON_ORDERED);
-    s->desk.doubt_until_us = UINT64_MAX;
+    s->desk.doubts.all_until_us = UINT64_MAX;
     s->fake.inject_op = FAKE_SETTLE;
     s->fake.inject = REASON_DEPENDENCY_DOWN;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_DEPENDENCY_DOWN);    /* what others still read may be less than he was shown before */
@@ -738,11 +770,11 @@ static void nobody_knows_it_yet(void **state)
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);
     query_of(s, &q, QUERY_REQUEST);
     assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
-    assert_false(desk_in_doubt(&s->desk));    /* anybody may ask for what never was */
+    assert_false(doubted(s));    /* anybody may ask for what never was */
     decided(s, REASON_ORDERED);
     assert_int_equal(query_now(s, &q), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_ORDERED);
-    assert_true(desk_in_doubt(&s->desk));     /* but an order that the store does not know is one that it has forgotten */
+    assert_true(doubted(s));     /* but an order that the store does not know is one that it has forgotten */
     shop_close(s);
 }
 
@@ -813,11 +845,90 @@ static void a_sale_that_is_not_there_casts_no_doubt(void **state)
     assert_int_equal(query_now(s, &q), REASON_NOT_FOUND);
     becomes(s, ACTIVITY_CLOSED);
     assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
-    assert_false(desk_in_doubt(&s->desk));
+    assert_false(doubted(s));
     becomes(s, ACTIVITY_OPEN);
     assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
-    assert_true(desk_in_doubt(&s->desk));
+    assert_false(doubted(s));    /* nothing was shown that the store does not hold */
     shop_close(s);
+}
+
+/* A store that pauses for less than a second, and a lost reservation of one bucket, cost the other buckets no ledger reads. */
+static void doubt_of_one_bucket_costs_the_others_nothing(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct query q;
+    struct str other = {0};
+    static const char *const users[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    for (size_t i = 0; i < countof(users) && other.len == 0; i++)
+        if (user_bucket(user_hash(&s->fake.keys, str_of(users[i])), 2) != users_bucket(s))
+            other = str_of(users[i]);
+    assert_true(other.len > 0);
+
+    query_of(s, &q, QUERY_REQUEST);
+    s->fake.inject_op = FAKE_LOOK;    /* the store pauses */
+    s->fake.inject = REASON_TIMED_OUT;
+    s->fake.silent = true;
+    assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
+    s->fake.inject = REASON_OK;
+    s->fake.silent = false;
+    size_t looked = s->fake.calls[FAKE_LEDGER_LOOK];
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_OK);
+    assert_int_equal(s->fake.calls[FAKE_LEDGER_LOOK] - looked, 0);
+
+    decided(s, REASON_ORDERED);    /* an order that the store has forgotten, and cannot be told of */
+    s->fake.looked.what.created_ms = clock_now_ms(&s->fake.clock.clock) - 10000;
+    s->fake.entry.state = RESERVATION_NONE;
+    s->fake.inject_op = FAKE_SETTLE;
+    s->fake.inject = REASON_DEPENDENCY_DOWN;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
+    s->fake.inject = REASON_OK;
+    assert_true(doubted(s));
+    s->fake.entry = fake_entry(&s->fake, other, RESERVATION_PUBLISHED, 100);
+    looked = s->fake.calls[FAKE_LEDGER_LOOK];
+    query_of(s, &q, QUERY_RESERVATION)->user = other;
+    assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(q.view.status, RESERVATION_PUBLISHED);
+    assert_int_equal(s->fake.calls[FAKE_LEDGER_LOOK] - looked, 0);
+    shop_close(s);
+}
+
+/* The client asked to wait: neither a ledger nor a store that cannot be read now is an answer. */
+static void waiting_query_outlasts_failed_reads(void **state)
+{
+    (void)state;
+    static const enum fake_op ops[] = {FAKE_LEDGER_LOOK, FAKE_LOOK};
+    for (size_t i = 0; i < 2 * countof(ops); i++) {
+        struct shop *s = shop_open();
+        struct query q;
+        s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 5000);
+        query_of(s, &q, QUERY_RESERVATION)->wait_ms = 20000;
+        s->fake.inject_op = ops[i % countof(ops)];
+        s->fake.inject_at = i < countof(ops) ? 0 : 3;    /* from the first read on, or later */
+        s->fake.inject = REASON_DEPENDENCY_DOWN;
+        assert_false(query_start(&s->desk, &q));
+        fake_pass(&s->fake, 8000);
+        assert_int_equal(s->done, 0);
+        s->fake.inject = REASON_OK;
+        decided(s, REASON_ORDERED);
+        fake_pass(&s->fake, 2000);
+        assert_int_equal(s->done, 1);
+        assert_true(q.reason == REASON_OK && q.view.status == RESERVATION_ORDERED);
+
+        doubt_user(s);
+        s->fake.inject_at = 0;
+        s->fake.inject = REASON_DEPENDENCY_DOWN;    /* never readable, and he may have seen a later state: said when the time is up */
+        s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 5000);
+        s->fake.ledger_look = REASON_NOT_FOUND;
+        query_of(s, &q, QUERY_RESERVATION)->wait_ms = 3000;
+        assert_false(query_start(&s->desk, &q));
+        fake_pass(&s->fake, 2900);
+        assert_int_equal(s->done, 1);
+        fake_pass(&s->fake, 1500);
+        assert_int_equal(s->done, 2);
+        assert_int_equal(q.reason, REASON_DEPENDENCY_DOWN);
+        shop_close(s);
+    }
 }
 
 static void other_peoples_and_made_up_names_are_refused_at_once(void **state)
@@ -906,7 +1017,7 @@ int main(void)
         cmocka_unit_test(a_stranger_who_knows_nothing_of_him_says_nothing), cmocka_unit_test(what_went_back_is_told_to_nobody),
         cmocka_unit_test(a_closing_that_fails_is_repeated),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
-        cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about),
+        cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about), cmocka_unit_test(replay_without_token_returns_existing_reservation),
         cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(an_old_draft_is_not_believed),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
         cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time), cmocka_unit_test(more_sales_than_watches_take_turns),
@@ -914,7 +1025,8 @@ int main(void)
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),
         cmocka_unit_test(what_nobody_knows_for_a_minute_is_lost),
-        cmocka_unit_test(a_sale_that_is_not_there_casts_no_doubt),
+        cmocka_unit_test(a_sale_that_is_not_there_casts_no_doubt), cmocka_unit_test(doubt_of_one_bucket_costs_the_others_nothing),
+        cmocka_unit_test(waiting_query_outlasts_failed_reads),
         cmocka_unit_test(other_peoples_and_made_up_names_are_refused_at_once), cmocka_unit_test(a_waiting_query_ends_when_something_happens),
         cmocka_unit_test(whatever_fails_a_query_ends_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);

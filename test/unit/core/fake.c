@@ -95,6 +95,8 @@ static void reserve(struct store *s, const struct reserve_ask *a, struct waiter 
     if (!fly(k, FAKE_RESERVE, w, &f))
         return;
     f->reason = k->reserve == REASON_ASK_LEDGER && a->ledger_asked ? REASON_QUEUED : k->reserve;
+    if (a->replay_only && f->reason == REASON_QUEUED && !k->replayed)
+        f->reason = REASON_QUALIFICATION_INVALID;
     if (a->sealed && f->reason == REASON_QUEUED && !k->replayed)
         f->reason = REASON_BUCKET_CLOSED;
     f->answer.reserve = (struct reserve_answer){.replayed = k->replayed, .entry = k->entry, .now_ms = clock_now_ms(&k->clock.clock), .starts_ms = 77,
