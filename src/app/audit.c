@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * audit.c: asks the ledger for its own judgement, then counts every activity's units in both stores, and again while some are on their way. */
+ * audit.c: asks the ledger for its own judgement, activity by activity, then counts every activity's units in both stores, several activities at once, and
+ * again while some units are on their way. */
 #include "audit.h"
 
 #include <stdlib.h>
@@ -11,15 +12,34 @@
 #include "verb.h"
 
 #define MEMORY_BYTES (4 * 1024 * 1024)
-#define CALL_MS 30000    /* judging a whole ledger takes a while */
+#define CALL_MS 60000      /* judging a sale of a million units takes a while */
+#define COUNT_AGAIN_US 300000
 
+/* One activity that is being counted, or waits to be counted again. */
+struct judging;
+struct count {
+    struct conservation conservation;
+    struct judging *judging;
+    struct alarm again;
+    size_t at;                   /* index of the activity */
+    bool begun;                  /* the conservation has taken memory */
+};
+struct judged_activity {
+    struct str activity;
+    bool draft;
+};
 struct judging {
     struct audit *audit;
     struct ports *ports;
     struct audit_finding *findings;
     struct audit_sku *skus;
-    struct str activities[AUDIT_ACTIVITIES_MAX];
+    struct judged_activity activities[AUDIT_ACTIVITIES_MAX];
     size_t activity_count;
+    /* counting */
+    struct count counts[AUDIT_COUNTS_MAX];
+    size_t next, busy;
+    uint64_t until_us;           /* what is on its way has until then to arrive, in all activities */
+    bool done;
 };
 
 static void found(struct judging *j, struct str rule, struct str subject, struct str detail)
@@ -45,32 +65,54 @@ static bool is_duplicate(struct str rule)
     return false;
 }
 
-static void keep_judgement(struct await *w, const void *result)
+static void keep_totals(struct await *w, const void *result)
 {
-    struct judging *j = w->into;
-    struct audit *a = j->audit;
+    struct audit *a = ((struct judging *)w->into)->audit;
     const struct audit_answer *answer = result;
     a->stock = answer->stock, a->available = answer->available, a->consumed = answer->consumed;
     a->orders = answer->orders, a->holding = answer->holding, a->released = answer->released, a->outbox = answer->outbox;
     a->first_order_ms = answer->first_order_ms, a->last_order_ms = answer->last_order_ms;
+}
+
+static void keep_findings(struct await *w, const void *result)
+{
+    struct judging *j = w->into;
+    const struct audit_answer *answer = result;
     uint64_t oversold = 0;    /* findings of H1: one SKU may be oversold while the sum still fits */
     for (size_t i = 0; i < answer->count; i++) {
         const struct finding *f = &answer->findings[i];
         found(j, f->rule, f->subject, f->detail);
         oversold += str_eq(f->rule, str_lit("H1"));
-        a->duplicates += is_duplicate(f->rule);
+        j->audit->duplicates += is_duplicate(f->rule);
     }
-    a->oversell = a->holding > a->stock + oversold ? a->holding - a->stock : oversold;
+    j->audit->oversell += answer->holding > answer->stock + oversold ? answer->holding - answer->stock : oversold;
 }
 
-static bool judge_ledger(struct judging *j)
+static void keep_both(struct await *w, const void *result)
 {
-    struct await w = AWAIT(.keep = keep_judgement, .into = j);
+    keep_totals(w, result);
+    keep_findings(w, result);
+}
+
+static bool judge_ledger(struct judging *j, struct str activity, void (*keep)(struct await *, const void *))
+{
+    struct await w = AWAIT(.keep = keep, .into = j);
     w.waiter.budget_ms = CALL_MS;
-    ledger_audit(j->ports->ledger, j->audit->activity, &w.waiter);
+    ledger_audit(j->ports->ledger, activity, &w.waiter);
     j->audit->reason = await_run(&w, j->ports->loop);
     j->audit->unanswered = "ledger";
     return j->audit->reason == REASON_OK;
+}
+
+/* One activity: its rules and its totals. All: the rules of each, then what is of none, with the totals of everything. */
+static bool judge_rules(struct judging *j)
+{
+    if (j->audit->activity.len > 0)
+        return judge_ledger(j, j->audit->activity, keep_both);
+    for (size_t i = 0; i < j->activity_count; i++)
+        if (!judge_ledger(j, j->activities[i].activity, keep_findings))
+            return false;
+    return judge_ledger(j, str_lit(LEDGER_AUDIT_REST), keep_both);
 }
 
 /* ---- units in both stores --------------------------------------------------------------------------------------------------- */
@@ -81,10 +123,9 @@ static void keep_activities(struct await *w, const void *result)
     const struct activities_answer *answer = result;
     for (size_t i = 0; i < answer->count; i++) {
         const struct activity *at = &answer->activities[i];
-        bool wanted = j->audit->activity.len == 0 ? at->state != ACTIVITY_DRAFT : str_eq(at->activity, j->audit->activity);
         check(j->activity_count < AUDIT_ACTIVITIES_MAX);    /* the ledger gives no more numbers */
-        if (wanted)
-            j->activities[j->activity_count++] = arena_str(&j->audit->memory, at->activity);
+        if (j->audit->activity.len == 0 || str_eq(at->activity, j->audit->activity))
+            j->activities[j->activity_count++] = (struct judged_activity){arena_str(&j->audit->memory, at->activity), at->state == ACTIVITY_DRAFT};
     }
 }
 
@@ -99,12 +140,6 @@ static bool list_activities(struct judging *j)
     return j->audit->reason == REASON_OK;
 }
 
-struct count {
-    struct conservation conservation;
-    bool done;
-};
-static void set_flag(struct conservation *c) { container_of(c, struct count, conservation)->done = true; }
-
 static int64_t suspects(const struct conservation *c)
 {
     int64_t n = 0;
@@ -113,17 +148,7 @@ static int64_t suspects(const struct conservation *c)
     return n;
 }
 
-static enum reason count_once(struct judging *j, struct count *n, struct str activity)
-{
-    struct conservation_options options = conservation_options_default();
-    *n = (struct count){.conservation = {.activity = activity, .done = set_flag}};
-    if (!conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options))
-        return REASON_OVERLOADED;
-    await_flag(j->ports->loop, &n->done, 0);
-    return n->conservation.reason;
-}
-
-static void take_count(struct judging *j, struct str activity, const struct conservation *c)
+static void keep_count(struct judging *j, size_t at, const struct conservation *c)
 {
     struct audit *a = j->audit;
     for (size_t i = 0; i < c->sku_count; i++) {
@@ -135,7 +160,7 @@ static void take_count(struct judging *j, struct str activity, const struct cons
             continue;
         }
         s.sku = arena_str(&a->memory, s.sku);
-        j->skus[a->sku_count++] = (struct audit_sku){activity, s};
+        j->skus[a->sku_count++] = (struct audit_sku){j->activities[at].activity, s, at};
     }
     for (size_t i = 0; i < c->unit_count; i++) {
         const struct conservation_unit *u = &c->units[i];
@@ -147,40 +172,97 @@ static void take_count(struct judging *j, struct str activity, const struct cons
     }
 }
 
-/* Counts until nothing is amiss or patience ends: what is under way may look like a loss for a moment. */
-static bool judge_units(struct judging *j, struct str activity)
+static void start_next(struct count *n);
+
+/* The slot is done with its activity, and takes the next. */
+static void end_count(struct count *n, enum reason reason)
 {
-    uint64_t until = clock_mono_us(j->ports->clock) + (uint64_t)j->audit->patience_ms * 1000;
-    for (;;) {
-        struct count n;
-        enum reason reason = count_once(j, &n, activity);
-        bool again = (reason != REASON_OK || suspects(&n.conservation) > 0) && clock_mono_us(j->ports->clock) < until;
-        if (!again && reason == REASON_OK)
-            take_count(j, activity, &n.conservation);
-        if (reason != REASON_OVERLOADED || n.conservation.work)
-            conservation_close(&n.conservation);
-        if (!again) {
-            j->audit->reason = reason;
-            j->audit->unanswered = "store or ledger, while counting units";
-            return reason == REASON_OK;
-        }
-        await_ms(j->ports->loop, 300);
+    struct judging *j = n->judging;
+    j->busy--;
+    if (reason != REASON_OK && j->audit->reason == REASON_OK) {    /* no other is begun: nothing is proved any more */
+        j->audit->reason = reason;
+        j->audit->unanswered = "store or ledger, while counting units";
     }
+    start_next(n);
+    j->done = j->busy == 0;
+}
+
+static void on_counted(struct conservation *c);
+
+static void start_count(struct count *n)
+{
+    struct judging *j = n->judging;
+    struct conservation_options options = conservation_options_default();
+    n->conservation = (struct conservation){.activity = j->activities[n->at].activity, .done = on_counted};
+    n->begun = conservation_start(&n->conservation, j->ports->store, j->ports->ledger, j->ports->clock, &options);
+    if (!n->begun)
+        end_count(n, REASON_OVERLOADED);
+}
+
+static void on_count_again(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    start_count(container_of(container_of(w, struct alarm, waiter), struct count, again));
+}
+
+/* What is under way may look like a loss for a moment: counted again until nothing is amiss or patience ends. */
+static void on_counted(struct conservation *c)
+{
+    struct count *n = container_of(c, struct count, conservation);
+    struct judging *j = n->judging;
+    enum reason reason = c->reason;
+    bool again = (reason != REASON_OK || suspects(c) > 0) && clock_mono_us(j->ports->clock) < j->until_us;
+    if (!again && reason == REASON_OK)
+        keep_count(j, n->at, c);
+    conservation_close(c);
+    if (again)
+        clock_set_in(j->ports->clock, &n->again, COUNT_AGAIN_US);
+    else
+        end_count(n, reason);
+}
+
+static void start_next(struct count *n)
+{
+    struct judging *j = n->judging;
+    while (j->next < j->activity_count && j->activities[j->next].draft && j->audit->activity.len == 0)
+        j->next++;    /* a draft holds nothing yet; by its name it is counted all the same */
+    if (j->audit->reason != REASON_OK || j->next == j->activity_count)
+        return;
+    n->at = j->next++;
+    j->busy++;
+    start_count(n);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct audit_sku *x = a, *y = b;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+static void judge_units(struct judging *j)
+{
+    j->until_us = clock_mono_us(j->ports->clock) + (uint64_t)j->audit->patience_ms * 1000;
+    for (size_t i = 0; i < AUDIT_COUNTS_MAX; i++) {
+        j->counts[i] = (struct count){.judging = j, .again.waiter.wake = on_count_again};
+        start_next(&j->counts[i]);
+    }
+    if (j->busy > 0)
+        await_flag(j->ports->loop, &j->done, 0);
+    qsort(j->skus, j->audit->sku_count, sizeof *j->skus, compare_places);    /* several are counted at once, and end in any order */
 }
 
 void audit_judge(struct audit *a, struct ports *p)
 {
-    struct judging j = {.audit = a, .ports = p};
+    struct judging *j = calloc(1, sizeof *j);
     a->memory = arena_new(MEMORY_BYTES);
-    check(a->memory.start != NULL);
-    a->findings = j.findings = arena_array(&a->memory, struct audit_finding, AUDIT_FINDINGS_MAX);
-    a->skus = j.skus = arena_array(&a->memory, struct audit_sku, AUDIT_SKUS_MAX);
+    check(a->memory.start != NULL && j != NULL);
+    *j = (struct judging){.audit = a, .ports = p};
+    a->findings = j->findings = arena_array(&a->memory, struct audit_finding, AUDIT_FINDINGS_MAX);
+    a->skus = j->skus = arena_array(&a->memory, struct audit_sku, AUDIT_SKUS_MAX);
     check(a->findings && a->skus);
-    if (!judge_ledger(&j) || !list_activities(&j))
-        return;
-    for (size_t i = 0; i < j.activity_count && a->reason == REASON_OK; i++)
-        if (!judge_units(&j, j.activities[i]))
-            return;
+    if (list_activities(j) && judge_rules(j))
+        judge_units(j);
+    free(j);
 }
 
 void audit_free(struct audit *a) { arena_free(&a->memory); }

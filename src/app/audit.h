@@ -14,14 +14,16 @@ struct audit_finding {
 struct audit_sku {
     struct str activity;
     struct conservation_sku count;
+    size_t place;                 /* of its activity among all */
 };
 #define AUDIT_FINDINGS_MAX 1000
 #define AUDIT_SKUS_MAX 4096
 #define AUDIT_ACTIVITIES_MAX 4095    /* as many as there can be: a number of 12 bits */
+#define AUDIT_COUNTS_MAX 16          /* activities whose units are counted at once: the two seconds between two looks at a broken one are shared */
 struct audit {
     /* in */
     struct str activity;          /* empty: all of them */
-    uint32_t patience_ms;         /* how long units on their way may need to arrive before they count as lost */
+    uint32_t patience_ms;         /* how long units on their way may need to arrive before they count as lost, in all activities together */
 
     /* out */
     enum reason reason;           /* OK: it was judged. Else a part did not answer, and nothing is proved either way */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * conservation.c: find the activity → (the ledger's units, slice by slice → each bucket's holdings, slice by slice → judge → rest)* → report.
- * A mark a unit. What a look cannot attribute is a suspect; the next look starts afresh and remembers only what was suspect and at which generation. */
+ * conservation.c: find the activity → window by window: (the ledger's units, slice by slice → each bucket's holdings, slice by slice → judge → rest)* →
+ * report. A mark a unit, as many as `options.units`: an activity with more units is counted in several windows, and each window reads all buckets again.
+ * What a look cannot attribute is a suspect; the next look starts afresh and remembers only what was suspect and at which generation. */
 #include "conservation.h"
 
 #include <stdlib.h>
@@ -64,13 +65,14 @@ struct conservation_work {
     bool draft;
     struct conservation_sku *skus;
     int64_t *firsts;           /* first unit of each SKU */
-    size_t *bases;             /* and its mark */
+    size_t *bases;             /* and its index among all units of the activity, in order of units */
     size_t sku_count, total;
-    struct mark *marks;
+    size_t from, window;       /* the units that are counted now: indices from … from + window - 1 */
+    struct mark *marks;        /* of the window */
     int64_t after;
     char cursor[256];
     size_t cursor_len;
-    uint32_t looks;
+    uint32_t looks, most_looks;    /* of this window; of the one that needed most */
     struct conservation_unit *units, extras[EXTRAS_MAX];
     size_t unit_count, extra_count;
 };
@@ -82,7 +84,7 @@ static void end(struct conservation_work *w, enum reason reason)
     struct conservation *c = w->count;
     c->reason = reason;
     c->epoch = w->epoch;
-    c->looks = w->looks;
+    c->looks = w->most_looks;
     if (reason == REASON_OK) {
         c->skus = w->skus;
         c->sku_count = w->sku_count;
@@ -107,13 +109,25 @@ static bool skus_keep(struct conservation_work *w, const struct activity *a)
     for (size_t i = 0; i < a->sku_count; i++) {
         w->skus[i] = (struct conservation_sku){.sku = arena_str(&w->texts, a->skus[i].sku), .s0 = a->skus[i].stock};
         w->firsts[i] = a->skus[i].unit_first;
-        w->bases[i] = w->total;
         w->total += (size_t)a->skus[i].stock;
-        if (w->skus[i].sku.len != a->skus[i].sku.len || w->total > w->options.units)
+        if (w->skus[i].sku.len != a->skus[i].sku.len)
             return false;
+        w->bases[i] = 0;
+        for (size_t k = 0; k < a->sku_count; k++)
+            w->bases[i] += a->skus[k].unit_first < a->skus[i].unit_first ? (size_t)a->skus[k].stock : 0;
     }
-    w->marks = calloc(w->total + 1, sizeof *w->marks);
+    w->window = w->total < w->options.units ? w->total : w->options.units;
+    w->marks = calloc(w->window + 1, sizeof *w->marks);
     return w->marks != NULL;
+}
+
+/* The unit before the first of the window: the ledger's slices begin behind it. */
+static int64_t before_window(const struct conservation_work *w)
+{
+    for (size_t i = 0; w->from > 0 && i < w->sku_count; i++)
+        if (w->from >= w->bases[i] && w->from - w->bases[i] < (size_t)w->skus[i].s0)
+            return w->firsts[i] + (int64_t)(w->from - w->bases[i]) - 1;
+    return 0;
 }
 
 static void found(struct conservation_work *w, const struct activities_answer *a)
@@ -137,19 +151,22 @@ static void found(struct conservation_work *w, const struct activities_answer *a
 
 /* ---- looking ----------------------------------------------------------------------------------------------------------------- */
 
-/* The mark of a unit and its SKU; NULL: it is none of this activity's. */
-static struct mark *mark_of(struct conservation_work *w, int64_t unit, size_t *sku)
+#define NO_UNIT SIZE_MAX
+/* The index of a unit among all of the activity; NO_UNIT: it is none of them. */
+static size_t index_of(const struct conservation_work *w, int64_t unit)
 {
     for (size_t i = 0; i < w->sku_count; i++)
-        if (unit >= w->firsts[i] && unit - w->firsts[i] < w->skus[i].s0) {
-            *sku = i;
-            return &w->marks[w->bases[i] + (size_t)(unit - w->firsts[i])];
-        }
-    return NULL;
+        if (unit >= w->firsts[i] && unit - w->firsts[i] < w->skus[i].s0)
+            return w->bases[i] + (size_t)(unit - w->firsts[i]);
+    return NO_UNIT;
 }
+
+static bool in_window(const struct conservation_work *w, size_t index) { return index >= w->from && index - w->from < w->window; }
 
 static void extra(struct conservation_work *w, struct token token, struct str sku, uint8_t bucket, const char *detail)
 {
+    if (w->from > 0)    /* the first window has named them */
+        return;
     for (size_t i = 0; i < w->extra_count; i++)
         if (w->extras[i].token.unit == token.unit)
             return;
@@ -160,20 +177,24 @@ static void extra(struct conservation_work *w, struct token token, struct str sk
 
 static void units_came(struct conservation_work *w, const struct units_answer *a)
 {
-    size_t sku;
-    for (size_t i = 0; i < a->count; i++) {
+    bool beyond = a->count == 0;    /* the units come in order: behind the window nothing more is of it */
+    for (size_t i = 0; i < a->count && !beyond; i++) {
         const struct ledger_unit *u = &a->units[i];
-        struct mark *m = mark_of(w, u->token.unit, &sku);
+        size_t at = index_of(w, u->token.unit);
         w->after = u->token.unit;
-        if (!m) {
+        if (at == NO_UNIT) {
             extra(w, u->token, u->sku, u->home, "a unit in the ledger beyond the stock of its item");
             continue;
         }
+        beyond = at >= w->from + w->window;
+        if (!in_window(w, at))
+            continue;
+        struct mark *m = &w->marks[at - w->from];
         m->generation = u->token.generation;
         m->bucket = u->home;
         m->flags = (uint16_t)(IN_LEDGER | (u->available ? IN_STOCK : 0) | (u->ordered ? ORDERED : 0) | (u->returning ? RETURNING : 0));
     }
-    if (a->count == 0) {
+    if (beyond) {
         w->step = STEP_HOLDINGS;
         w->bucket = 0;
         w->cursor_len = 0;
@@ -192,12 +213,14 @@ static uint32_t fold(const struct ident *id)
 /* One thing a bucket holds. A slice may show the same thing twice; the same unit at two places is another matter. */
 static void see(struct conservation_work *w, const struct held *h)
 {
-    size_t sku;
-    struct mark *m = mark_of(w, h->token.unit, &sku);
+    size_t at = index_of(w, h->token.unit);
     bool reserved = h->holding == HOLDING_RESERVED;
-    if (!m) {
+    if (at == NO_UNIT)
         extra(w, h->token, h->sku, w->bucket, "a bucket holds a unit that is none of the activity's");
-    } else if (h->token.generation != m->generation) {
+    if (!in_window(w, at))
+        return;
+    struct mark *m = &w->marks[at - w->from];
+    if (h->token.generation != m->generation) {
         if (!reserved && h->token.generation < m->generation)
             m->flags |= OLD_COPY;
     } else if (reserved) {
@@ -279,7 +302,7 @@ static void report(struct conservation_work *);
 static size_t compare(struct conservation_work *w)
 {
     size_t open = 0;
-    for (size_t i = 0; i < w->total; i++) {
+    for (size_t i = 0; i < w->window; i++) {
         struct mark *m = &w->marks[i];
         m->owner = (uint8_t)owner_of(w, m);
         bool now = suspect(m->owner);
@@ -294,8 +317,10 @@ static size_t compare(struct conservation_work *w)
 static void judge(struct conservation_work *w)
 {
     w->looks++;
+    if (w->looks > w->most_looks)
+        w->most_looks = w->looks;
     w->count->attributed_ms = clock_now_ms(w->clock);
-    if (w->looks == 1)
+    if (w->looks == 1 && w->from == 0)
         w->count->counted_ms = w->count->attributed_ms;
     size_t open = compare(w);
     if (open == 0 || w->looks >= w->options.looks) {
@@ -311,10 +336,11 @@ static void look_again(struct waiter *waiter, enum reason reason, const void *re
     (void)reason, (void)result;
     struct conservation_work *w = container_of(container_of(waiter, struct alarm, waiter), struct conservation_work, rest);
     if (w->step == STEP_REST) {
-        for (size_t i = 0; i < w->total; i++)
+        for (size_t i = 0; i < w->window; i++)
             w->marks[i].flags = 0;
-        w->extra_count = 0;
-        w->after = 0;
+        if (w->from == 0)
+            w->extra_count = 0;
+        w->after = before_window(w);
         w->step = STEP_UNITS;
     }
     step(w);
@@ -341,33 +367,70 @@ static void tally(struct conservation_sku *s, const struct mark *m)
     }
 }
 
+/* Names a unit. Where the list is full, a finding takes the place of a unit that is none. */
+static void name_unit(struct conservation_work *w, struct conservation_unit unit)
+{
+    size_t at = w->unit_count;
+    if (at == w->options.findings) {
+        while (unit.finding && at > 0 && w->units[at - 1].finding)
+            at--;
+        if (!unit.finding || at == 0)
+            return;
+        w->units[at - 1] = unit;
+        return;
+    }
+    w->units[w->unit_count++] = unit;
+}
+
 static void name_units(struct conservation_work *w, bool findings)
 {
     for (size_t s = 0; s < w->sku_count; s++)
-        for (int64_t k = 0; k < w->skus[s].s0 && w->unit_count < w->options.findings; k++) {
-            const struct mark *m = &w->marks[w->bases[s] + (size_t)k];
+        for (int64_t k = 0; k < w->skus[s].s0; k++) {
+            size_t at = w->bases[s] + (size_t)k;
+            if (!in_window(w, at))
+                continue;
+            const struct mark *m = &w->marks[at - w->from];
             if (m->finding != findings || (!findings && (m->owner == OWNER_AVAILABLE || m->owner == OWNER_ORDER)))
                 continue;
-            w->units[w->unit_count++] = (struct conservation_unit){
-                .token = {w->firsts[s] + k, m->generation}, .sku = w->skus[s].sku, .owner = m->owner, .finding = m->finding,
-                .detail = detail_of(m), .bucket = m->bucket};
+            name_unit(w, (struct conservation_unit){.token = {w->firsts[s] + k, m->generation}, .sku = w->skus[s].sku, .owner = m->owner,
+                                                    .finding = m->finding, .detail = detail_of(m), .bucket = m->bucket});
         }
+}
+
+static void tally_window(struct conservation_work *w)
+{
+    for (size_t s = 0; s < w->sku_count; s++)
+        for (int64_t k = 0; k < w->skus[s].s0; k++)
+            if (in_window(w, w->bases[s] + (size_t)k))
+                tally(&w->skus[s], &w->marks[w->bases[s] + (size_t)k - w->from]);
+    name_units(w, true);
+    name_units(w, false);
+}
+
+static void next_window(struct conservation_work *w)
+{
+    w->from += w->window;
+    if (w->window > w->total - w->from)
+        w->window = w->total - w->from;
+    memset(w->marks, 0, w->window * sizeof *w->marks);
+    w->looks = 0;
+    w->after = before_window(w);
+    w->step = STEP_UNITS;
+    step(w);
 }
 
 static void report(struct conservation_work *w)
 {
-    w->unit_count = 0;
-    for (size_t s = 0; s < w->sku_count; s++)
-        for (int64_t k = 0; k < w->skus[s].s0; k++)
-            tally(&w->skus[s], &w->marks[w->bases[s] + (size_t)k]);
-    for (size_t i = 0; i < w->extra_count && w->unit_count < w->options.findings; i++) {
-        w->units[w->unit_count++] = w->extras[i];
+    for (size_t i = 0; w->from == 0 && i < w->extra_count; i++) {
+        name_unit(w, w->extras[i]);
         for (size_t s = 0; s < w->sku_count; s++)
             w->skus[s].drift += str_eq(w->skus[s].sku, w->extras[i].sku);
     }
-    name_units(w, true);
-    name_units(w, false);
-    end(w, REASON_OK);
+    tally_window(w);
+    if (w->from + w->window < w->total)
+        next_window(w);
+    else
+        end(w, REASON_OK);
 }
 
 /* ---- asking -------------------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ struct conservation_options {
     uint32_t call_ms;             /* budget of one call; 5000 */
     uint32_t apart_ms;            /* between two looks; 2200 */
     uint32_t looks;               /* most looks, while suspects remain; 4 */
-    size_t units;                 /* most units of an activity; 1048576 */
+    size_t units;                 /* units counted at once, a mark of 20 bytes each; 1048576. An activity with more is counted in several windows */
     size_t findings;              /* most findings named; 1000 */
 };
 struct conservation_options conservation_options_default(void);
@@ -41,7 +41,7 @@ struct conservation {
     void (*done)(struct conservation *);
 
     /* out; texts and arrays are valid until conservation_close */
-    enum reason reason;             /* OK · UNKNOWN_ACTIVITY · DEPENDENCY_DOWN · OVERLOADED (too many units) · what a part answered */
+    enum reason reason;             /* OK · UNKNOWN_ACTIVITY · DEPENDENCY_DOWN · OVERLOADED (no memory for it) · what a part answered */
     uint8_t epoch;
     const struct conservation_sku *skus;
     size_t sku_count;

@@ -374,6 +374,10 @@ struct record_ask {
 
 /* ---- audit: the rules of mission §17.7 and H1–H14 that the ledger can judge alone ---------------------------------------- */
 
+/* Of one activity, reading the rows of that activity only. LEDGER_AUDIT_REST: what belongs to no activity, reading everything, with the totals of everything.
+ * Empty: every activity and the rest in one statement, for small ledgers. */
+#define LEDGER_AUDIT_REST "*"
+
 struct finding {
     struct str rule;                        /* "H1", "§17.7 one order per user", ... */
     struct str subject;                     /* the row: a unit, an order, a reservation */
@@ -382,7 +386,8 @@ struct finding {
 struct audit_answer {
     const struct finding *findings;         /* none: all hold */
     size_t count;                           /* at most 1000 are named */
-    uint64_t stock, available, consumed, orders, holding, released, outbox;    /* of the activity, or of all */
+    uint64_t stock, available, consumed, orders, holding, released;    /* of the activity, or of all */
+    uint64_t outbox;                        /* rows not yet delivered: of the activity, among the 1000 oldest; or of all */
     int64_t first_order_ms, last_order_ms;
 };
 

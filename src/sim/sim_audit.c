@@ -4,7 +4,7 @@
 
 struct audit {
     const struct sim_books *books;
-    struct str activity;             /* empty: all */
+    struct str activity;             /* empty: all; LEDGER_AUDIT_REST: what is of none */
     struct sim_ground *ground;
     struct finding *findings;
     struct audit_answer answer;
@@ -254,7 +254,7 @@ static void judge_money(struct audit *a)
     for (size_t i = 0; i < a->books->payment_count; i++) {
         const struct sim_payment *p = a->books->payments[i];
         const struct sim_order *o = order_named(a, p->record.what.order);
-        if (a->activity.len > 0 && (!o || !concerns(a, o->order.activity)))
+        if (a->activity.len > 0 && !(o ? concerns(a, o->order.activity) : str_eq(a->activity, str_lit(LEDGER_AUDIT_REST))))
             continue;
         judge_payment(a, o, p);
         if (p->record.what.result != PAYMENT_SUCCESS)
@@ -303,8 +303,15 @@ static void judge_journal(struct audit *a)
 struct audit_answer sim_books_audit(const struct sim_books *b, struct str activity, struct sim_ground *ground)
 {
     struct audit a = {.books = b, .activity = activity, .ground = ground};
+    if (str_eq(activity, str_lit(LEDGER_AUDIT_REST)))    /* the totals of everything, and the money of no order: here nothing else can be of no activity */
+        a.answer = sim_books_audit(b, (struct str){0}, ground);
     a.findings = sim_array(ground, struct finding, SIM_FINDINGS_MAX);
     a.answer.findings = a.findings;
+    a.answer.count = 0;
+    if (str_eq(activity, str_lit(LEDGER_AUDIT_REST))) {
+        judge_money(&a);
+        return a.answer;
+    }
     judge_stock(&a);
     judge_units(&a);
     judge_orders(&a);

@@ -225,6 +225,76 @@ static void an_audit_does_not_believe_old_statistics(void **state)
     sql_done("SET statement_timeout = 0");
 }
 
+/* Orders of other activities, each with its unit, verdict and journal, by SQL and at once: `count` of them in one activity. */
+static void add_past_orders(const char *name, int count)
+{
+    sql_done("SET session_replication_role = replica");
+    sql_done(words("INSERT INTO activity (activity_id, number, title, buckets, state, starts_at, ends_at, pay_timeout_s, qualification)"
+                   " SELECT '%s', max(number) + 1, 'past', 1, 'CLOSED', now() - interval '2 days', now() - interval '1 day', 60, false FROM activity;"
+                   "INSERT INTO activity_sku SELECT '%s', 'S', 0, %d, max(unit_first + stock), 100, 'CNY' FROM activity_sku%c", name, name, count, 0).ptr);
+    sql_done(words("CREATE TEMP TABLE past AS SELECT unit_first + k AS unit, '%s' AS activity, '%s_' || k AS id FROM activity_sku, generate_series(0, stock - 1) k"
+                   " WHERE activity_id = '%s'%c", name, name, name, 0).ptr);
+    sql_done("INSERT INTO inventory_token (unit, activity_id, sku_id, bucket, status, reservation_id, consumed_at) SELECT unit, activity, 'S', 0, 'CONSUMED', id, now() FROM past;"
+             "INSERT INTO orders (order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline, status, paid_at, payment_id)"
+             " SELECT 'ord_' || id, 'q' || unit, id, activity, 'S', 'u' || unit, unit, 1, 100, 'CNY', now(), 'PAID', now(), 'pay_' || id FROM past;"
+             "INSERT INTO payment_record (payment_id, order_id, result, amount, currency, channel, occurred_at, disposition)"
+             " SELECT 'pay_' || id, 'ord_' || id, 'SUCCESS', 100, 'CNY', 'card', now(), 'PAYMENT_APPLIED' FROM past;"
+             "INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome)"
+             " SELECT id, 'contract', 'msg_' || id, activity, 'S', 'u' || unit, 'q' || unit, unit, 1, 1, 'ORDERED' FROM past;"
+             "INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id) SELECT unit, 1, 'CONSUMED', -1, id FROM past;"
+             "DROP TABLE past");
+    sql_done("SET session_replication_role = origin");
+}
+
+/* Rows that an audit of the activity reads from all tables together. */
+static int64_t rows_read_by_audit(const char *name)
+{
+    return sql_number(words("BEGIN; SELECT * FROM audit('%s'); SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables%c", name, 0).ptr);
+}
+
+/* An activity of four units, two of them sold and one of these paid, among 100,000 past orders: whatever the statistics say, only its own rows are read. */
+static void an_audit_reads_rows_of_its_activity_only(void **state)
+{
+    (void)state;
+    struct activity a = shop("four", 4, 1, 1);
+    sql_done("DELETE FROM outbox WHERE kind <> 'REFUND'");    /* left by earlier tests: the totals read the 1000 oldest rows */
+    sql_done("ANALYZE");               /* statistics from before the past orders: stale for the first audit */
+    PLACE(item(&a, "S", "ann", "q1", "four1", s_unit(&a, 0, 1)), item(&a, "S", "bob", "q2", "four2", s_unit(&a, 1, 1)));
+    release(item(&a, "S", "cat", "q3", "four3", s_unit(&a, 2, 1)), REASON_OVERDUE);
+    add_past_orders("past", 100000);
+    static const char *const statistics[] = {"SELECT 1", "ANALYZE",
+        "SET allow_system_table_mods = on; DELETE FROM pg_statistic; RESET allow_system_table_mods"};    /* stale, exact, none */
+    for (size_t i = 0; i < countof(statistics); i++) {
+        sql_done(statistics[i]);
+        int64_t rows = rows_read_by_audit("four");
+        sql_done("COMMIT");
+        if (rows < 10 || rows > 150 + 3 * sql_number("SELECT count(*) FROM outbox"))
+            fail_msg("%s: an audit of four units reads %lld rows", statistics[i], (long long)rows);
+    }
+    assert_string_equal(sql("SELECT count(*) FILTER (WHERE f_rule <> '') || ' ' || max(c_orders) || ' ' || max(c_consumed) FROM audit('past')").ptr, "0 100000 100000");
+    assert_string_equal(sql("SELECT count(*) FILTER (WHERE f_rule <> '') || ' ' || max(c_orders) || ' ' || max(c_released) FROM audit('four')").ptr, "0 2 1");
+}
+
+/* A verdict without an order and a unit beyond every range are found by their own activity; an order of no activity by the audit of the rest. */
+static void an_audit_of_the_rest_finds_what_is_of_no_activity(void **state)
+{
+    (void)state;
+    shop("whole", 2, 1, 1);
+    sql_done("BEGIN; SET LOCAL session_replication_role = replica");
+    sql_done("INSERT INTO orders (order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline)"
+             " VALUES ('ord_lost', 'q', 'rsv_lost', 'gone', 'S', 'u', 987654321, 1, 100, 'CNY', now());"
+             "INSERT INTO consumer_inbox (reservation_id, consumer_group, message_id, activity_id, sku_id, user_id, request_id, unit, generation, epoch, outcome)"
+             " VALUES ('rsv_lost', 'g', 'm', 'gone', 'S', 'u', 'q', 987654321, 1, 1, 'ORDERED');"
+             "INSERT INTO inventory_token (unit, activity_id, sku_id, bucket) VALUES (987654321, 'gone', 'S', 0)");
+    assert_string_equal(sql("SELECT string_agg(f_rule || ' ' || f_subject, ', ' ORDER BY f_rule, f_subject) FROM audit('*')").ptr,
+                        "H1 ord_lost, H10 unit 987654321, H7 rsv_lost");
+    assert_string_equal(sql("SELECT count(*) FROM audit('whole') WHERE f_rule <> ''").ptr, "0");
+    sql_done("ROLLBACK");
+    sql_done("BEGIN; ALTER TABLE orders DROP CONSTRAINT uq_orders_token");    /* nothing is doubled yet; nothing holds it either */
+    assert_string_equal(sql("SELECT string_agg(f_rule || ' ' || f_subject, ', ') FROM audit('whole')").ptr, "H5 uq_orders_token");
+    sql_done("ROLLBACK");
+}
+
 static void every_rule_finds_its_planted_fault(void **state)
 {
     (void)state;
@@ -781,6 +851,8 @@ int main(void)
         cmocka_unit_test(money_of_an_unknown_order_waits_for_a_release),
         cmocka_unit_test(closing_ends_what_flies),
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
+        cmocka_unit_test(an_audit_reads_rows_of_its_activity_only),
+        cmocka_unit_test(an_audit_of_the_rest_finds_what_is_of_no_activity),
         cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),
     };
     cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));

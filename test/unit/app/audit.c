@@ -81,6 +81,34 @@ static void an_audit_of_many_sales(void **state)
     ports_loop_end(&loop);
 }
 
+/* Twenty sales whose buckets are lost: each count looks twice, two seconds apart, and they do so together, 16 at once. */
+static void an_audit_counts_broken_sales_together(void **state)
+{
+    enum { BROKEN = AUDIT_COUNTS_MAX + 4 };
+    (void)state;
+    log_level_set(LEVEL_FATAL);
+    uv_loop_init(&loop);
+    imagine_ports(&imagined, &ports, &loop, 7);
+    struct controller *controller = controller_new(ports.store, ports.ledger, ports.clock, 1, control_options_default());
+    assert_non_null(controller);
+    for (unsigned i = 0; i < BROKEN; i++)
+        sale(controller, i, 1);
+    controller_free(controller);
+    sim_store_lose(&imagined.stock);
+    struct audit a = {.patience_ms = 100};
+    uint64_t began_us = clock_mono_us(ports.clock);
+    audit_judge(&a, &ports);
+    assert_in_range((clock_mono_us(ports.clock) - began_us) / 1000000, 4, 10);    /* two after the other; one after the other it would be 44 s */
+    assert_int_equal(a.reason, REASON_OK);
+    assert_int_equal(audit_leave(&a), LEAVE_BROKEN);
+    assert_true(a.drift == 2 * BROKEN && a.finding_count == 2 * BROKEN && a.sku_count == BROKEN);
+    for (size_t i = 1; i < a.sku_count; i++)
+        assert_true(a.skus[i - 1].place < a.skus[i].place);
+    audit_free(&a);
+    ports_close(&ports);
+    ports_loop_end(&loop);
+}
+
 /* 0 where the proof is so; 7 where it is not, whether a rule is broken or too few were sold; 4 where there is none. */
 static void what_a_rush_leaves(void **state)
 {
@@ -121,6 +149,6 @@ static void what_a_rush_leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales), cmocka_unit_test(what_a_rush_leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales), cmocka_unit_test(an_audit_counts_broken_sales_together), cmocka_unit_test(what_a_rush_leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -601,13 +601,48 @@ static void findings_that_are_named(void **state)
     assert_int_equal(c.skus[0].drift, 20);    /* the rest is counted */
     assert_true(c.looks <= options.looks);
     conservation_close(&c);
-    options.units = 19;    /* and an activity too large is not begun upon */
-    c = (struct conservation){.activity = str_lit("act"), .done = count_done};
-    assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
-    fake_pass(&k, 60000);
-    assert_int_equal(c.reason, REASON_OVERLOADED);
-    conservation_close(&c);
     fake_end(&k);
+}
+
+/* 20 units, 7 marks: three windows see what one of 20 sees, and findings are named before what is none. */
+static void conservation_counts_a_large_activity_in_windows(void **state)
+{
+    (void)state;
+    for (size_t units = 1; units <= 21; units++) {
+        fake_init(&k);
+        k.activity.buckets = 1;
+        k.skus[0].stock = 20;
+        k.unit_count = 20;
+        k.held_count = 0;
+        for (size_t i = 0; i < 20; i++) {
+            k.units[i] = (struct ledger_unit){.token = {(int64_t)i + 1, 2}, .sku = str_lit("sku"), .available = i < 15, .ordered = i >= 15};
+            if (i < 13)    /* units 14 and 15 are in no bucket; unit 1 is reserved */
+                k.held[k.held_count++] = (struct held){.holding = i == 0 ? HOLDING_RESERVED : HOLDING_FREE, .sku = str_lit("sku"), .token = {(int64_t)i + 1, 2}};
+        }
+        k.held[k.held_count++] = (struct held){.holding = HOLDING_FREE, .sku = str_lit("sku"), .token = {99, 1}};    /* of no item */
+        struct conservation_options options = conservation_options_default();
+        options.units = units;
+        options.findings = 3;
+        heard = 0;
+        struct conservation c = {.activity = str_lit("act"), .done = count_done};
+        assert_true(conservation_start(&c, &k.store, &k.ledger, &k.clock.clock, &options));
+        fake_pass(&k, 300000);
+        assert_int_equal(heard, 1);
+        assert_int_equal(c.reason, REASON_OK);
+        char seen[96];
+        snprintf(seen, sizeof seen, "%lld = %lld + %lld + %lld + %lld + %lld, drift %lld", (long long)c.skus[0].s0, (long long)c.skus[0].a, (long long)c.skus[0].r,
+                 (long long)c.skus[0].o, (long long)c.skus[0].c, (long long)c.skus[0].e, (long long)c.skus[0].drift);
+        assert_string_equal(seen, "20 = 12 + 1 + 5 + 0 + 2, drift 3");
+        assert_int_equal(c.unit_count, 3);
+        int64_t sum = 0;
+        for (size_t i = 0; i < 3; i++) {
+            assert_true(c.units[i].finding);
+            sum += c.units[i].token.unit;
+        }
+        assert_int_equal(sum, 14 + 15 + 99);
+        conservation_close(&c);
+        fake_end(&k);
+    }
 }
 
 int main(void)
@@ -617,6 +652,6 @@ int main(void)
         cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
         cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(rows_of_one_claim),
         cmocka_unit_test(bodies_of_one_claim), cmocka_unit_test(reservations_under_way), cmocka_unit_test(messages_republished),
-        cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named)};
+        cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named), cmocka_unit_test(conservation_counts_a_large_activity_in_windows)};
     return cmocka_run_group_tests_name("core_bounds", tests, NULL, NULL);
 }

@@ -473,7 +473,10 @@ static void units(struct ledger *l, const struct units_ask *a, struct waiter *w)
     struct flight *f;
     if (!fly(k, FAKE_UNITS, w, &f))
         return;
-    f->answer.units = (struct units_answer){k->units, a->after == 0 ? k->unit_count : 0};
+    size_t from = 0;
+    while (from < k->unit_count && k->units[from].token.unit <= a->after)
+        from++;
+    f->answer.units = (struct units_answer){&k->units[from], k->unit_count - from};
     f->result = &f->answer.units;
 }
 
