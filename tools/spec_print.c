@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * spec_print.c: prints the reference pages from the tables of spec/. `spec_print PAGE` writes one page to standard output;
  * `spec_print` alone names the pages. The pages are committed, so that reviewers see them move; a test compares them. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,11 +174,31 @@ static void config(void)
 #undef SETTING
 }
 
+/* "ACCESS|ORDER" as the roles are written elsewhere: "access order"; ANY: "every". */
+static const char *owner_words(const char *owner)
+{
+    static char words[64];
+    size_t n = 0;
+    if (strcmp(owner, "ANY") == 0)
+        return "every";
+    for (; owner[n] && n < sizeof words - 1; n++)
+        words[n] = owner[n] == '|' ? ' ' : (char)tolower((unsigned char)owner[n]);
+    words[n] = 0;
+    return words;
+}
+
 static void metrics(void)
 {
-    head("Metrics", "spec/metric.def", "At `/metrics` of the admin listener, in Prometheus' text format. No user, request or order ever stands in a label.");
-    HEADER("name", "kind", "label", "what it counts");
-#define METRIC(symbol, kind, label, name, help) ROW(code(name), #kind, strcmp(#label, "NONE") == 0 ? "" : #label, help);
+    head("Metrics", "spec/metric.def", "At `/metrics` of the admin listener and of `health.listen`, in Prometheus' text format. No user, request or order ever stands in a label.\n"
+         "A process exports what its own roles own, and a gauge once it was first set: a gauge that is absent says that nothing is known, which 0 would not.\n\n"
+         "Alarms that every installation needs:\n\n"
+         "| alarm | expression |\n|---|---|\n"
+         "| no janitor lives | `absent(seckill_janitor_last_round_timestamp_seconds) or time() - max(seckill_janitor_last_round_timestamp_seconds) > 60` |\n"
+         "| sales are not audited | `absent(seckill_audit_last_round_timestamp_seconds) or time() - max(seckill_audit_last_round_timestamp_seconds) > 900` |\n"
+         "| a sale could not be judged | `max(seckill_unjudged_activities) > 0` |\n"
+         "| a rule of safety is broken | `max(seckill_broken_rules) > 0 or max(seckill_conservation_drift) > 0` |\n");
+    HEADER("name", "kind", "label", "owner", "what it counts");
+#define METRIC(symbol, kind, label, owner, name, help) ROW(code(name), #kind, strcmp(#label, "NONE") == 0 ? "" : #label, owner_words(#owner), help);
 #include "metric.def"
 #undef METRIC
 }

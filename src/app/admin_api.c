@@ -100,7 +100,7 @@ static void answer_metrics(struct http_exchange *x, struct str id)
 {
     struct buf out = buf_growing(ANSWER_MAX);
     (void)id;
-    metric_expose(&out, metric_names);
+    metric_expose(&out, ((struct admin_api *)x->owner)->options.roles, metric_names);
     check(buf_ok(&out));
     http_answer(x, 200, str_lit("text/plain; version=0.0.4; charset=utf-8"), buf_str(&out), (struct str){0});
     buf_free(&out);

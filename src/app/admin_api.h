@@ -12,6 +12,7 @@
 struct admin_options {
     struct address listen;
     bool full;                     /* the admin role; else only health, metrics and version */
+    unsigned roles;                /* of the whole process: whose metrics it shows */
     const struct config *config;   /* it outlives the API, as the rest */
     struct ports *ports;           /* all of them where full */
     const struct health *health;

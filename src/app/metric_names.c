@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "metric_names.h"
 
+#include "auditor.h"
 #include "ledger.h"
 #include "terms.h"
 
@@ -14,5 +15,7 @@ static const char *kind_name(unsigned i)
     return i < OUTBOX_KINDS ? names[i] : NULL;
 }
 
-const metric_label_name metric_names[METRIC_LABEL_TABLES] = {no_name, reason_name, state_name, no_name, kind_name};
+static const char *result_name(unsigned i) { return i < AUDIT_RESULTS ? audit_result_name((enum audit_result)i) : NULL; }
+
+const metric_label_name metric_names[METRIC_LABEL_TABLES] = {no_name, reason_name, state_name, no_name, kind_name, result_name};
 _Static_assert(REASON_COUNT < METRIC_LABELS, "every reason has a cell");

@@ -12,6 +12,7 @@
 #include "desk.h"
 #include "janitor.h"
 #include "message.h"
+#include "metric.h"
 #include "order.h"
 #include "public_api.h"
 #include "relay.h"
@@ -50,6 +51,10 @@ static const struct {
     {"janitor", ROLE_JANITOR, PORTS_ALL, PORTS_STORE | PORTS_LEDGER},
     {"admin", ROLE_ADMIN, PORTS_ALL, PORTS_STORE | PORTS_LEDGER},
 };
+
+/* Metrics are owned by the same bits. */
+_Static_assert((int)ROLE_ACCESS == METRIC_OF_ACCESS && (int)ROLE_ORDER == METRIC_OF_ORDER && (int)ROLE_RELAY == METRIC_OF_RELAY &&
+               (int)ROLE_JANITOR == METRIC_OF_JANITOR && (int)ROLE_ADMIN == METRIC_OF_ADMIN && (int)ROLES_ALL == METRIC_OF_ANY, "");
 
 unsigned roles_of(const struct config *config)
 {
@@ -158,7 +163,7 @@ static bool open_admin(struct roles *r, struct buf *complaint)
     const struct config *c = r->options.config;
     bool full = (r->options.which & ROLE_ADMIN) != 0;
     const char *address = full ? c->admin_listen : c->health_listen;
-    struct admin_options o = {.full = full, .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
+    struct admin_options o = {.full = full, .roles = roles_of(c), .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
     int error = -EINVAL;
     health_start(&r->health, r->options.ports, needed_parts(roles_of(c)), has_begun, r);    /* of the whole process: access may run on other loops */
     r->has_health = true;

@@ -8,12 +8,14 @@
 #include "histogram.h"
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
+enum { ACCESS = METRIC_OF_ACCESS, ORDER = METRIC_OF_ORDER, RELAY = METRIC_OF_RELAY, JANITOR = METRIC_OF_JANITOR, ADMIN = METRIC_OF_ADMIN, ANY = METRIC_OF_ANY };
 static const struct {
     enum kind kind;
     enum metric_label label;
+    unsigned owner;
     const char *name, *help;
 } rows[] = {
-#define METRIC(symbol, kind, label, name, help) {kind, METRIC_LABEL_##label, name, help},
+#define METRIC(symbol, kind, label, owner, name, help) {kind, METRIC_LABEL_##label, owner, name, help},
 #include "metric.def"
 #undef METRIC
 };
@@ -21,6 +23,7 @@ static const struct {
 #define STEP_BITS 4
 #define BUCKETS ((1 << STEP_BITS) * 31)
 static _Atomic uint64_t cells[METRIC_COUNT][METRIC_LABELS];
+static _Atomic bool known[METRIC_COUNT];    /* of gauges: set, and not unset since */
 static struct {
     _Atomic uint64_t buckets[BUCKETS];
     _Atomic uint64_t count, sum_us;
@@ -33,8 +36,27 @@ static _Atomic uint64_t *cell(enum metric m, unsigned label)
 }
 
 void metric_add(enum metric m, unsigned label, uint64_t n) { atomic_fetch_add_explicit(cell(m, label), n, memory_order_relaxed); }
-void metric_set(enum metric m, unsigned label, int64_t value) { atomic_store_explicit(cell(m, label), (uint64_t)value, memory_order_relaxed); }
-void metric_shift(enum metric m, unsigned label, int64_t by) { metric_add(m, label, (uint64_t)by); }
+bool metric_known(enum metric m) { return atomic_load_explicit(&known[m], memory_order_relaxed); }
+
+void metric_set(enum metric m, unsigned label, int64_t value)
+{
+    atomic_store_explicit(cell(m, label), (uint64_t)value, memory_order_relaxed);
+    atomic_store_explicit(&known[m], true, memory_order_relaxed);
+}
+
+void metric_shift(enum metric m, unsigned label, int64_t by)
+{
+    metric_add(m, label, (uint64_t)by);
+    atomic_store_explicit(&known[m], true, memory_order_relaxed);
+}
+
+void metric_unset(enum metric m)
+{
+    check((unsigned)m < METRIC_COUNT && rows[m].kind == GAUGE);
+    atomic_store_explicit(&known[m], false, memory_order_relaxed);
+    atomic_store_explicit(cell(m, 0), 0, memory_order_relaxed);
+}
+
 uint64_t metric_read(enum metric m, unsigned label) { return atomic_load_explicit(cell(m, label), memory_order_relaxed); }
 
 static unsigned bucket_of(uint64_t us)
@@ -84,7 +106,7 @@ static void expose_histogram(struct buf *out, enum metric m)
 
 static void expose_cells(struct buf *out, enum metric m, metric_label_name name)
 {
-    static const char *const keys[] = {"", "code", "state", "route", "kind"};
+    static const char *const keys[] = {"", "code", "state", "route", "kind", "result"};
     const char *value;
     for (unsigned i = 0; rows[m].label == METRIC_LABEL_NONE ? i < 1 : (value = name(i)) != NULL; i++) {
         check(i < METRIC_LABELS);
@@ -100,10 +122,12 @@ static void expose_cells(struct buf *out, enum metric m, metric_label_name name)
     }
 }
 
-void metric_expose(struct buf *out, const metric_label_name names[METRIC_LABEL_TABLES])
+void metric_expose(struct buf *out, unsigned owners, const metric_label_name names[METRIC_LABEL_TABLES])
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     for (unsigned m = 0; m < METRIC_COUNT; m++) {
+        if ((rows[m].owner & owners) == 0 || (rows[m].kind == GAUGE && !metric_known((enum metric)m)))
+            continue;
         buf_add_fmt(out, "# HELP %s %s\n# TYPE %s %s\n", rows[m].name, rows[m].help, rows[m].name, kinds[rows[m].kind]);
         if (rows[m].kind == HISTOGRAM)
             expose_histogram(out, (enum metric)m);

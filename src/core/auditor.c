@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * auditor.c: next activity → the ledger's rules → (broken: pause) → count, unit by unit → what cannot be attributed is mended → rest → next. */
+ * auditor.c: next activity → the ledger's rules → (broken: pause) → count, unit by unit → what cannot be attributed is mended → rest → next.
+ * A few walks share a round, so that the seconds between two looks at one broken activity hold up no other. */
 #include "auditor.h"
 
 #include <stdlib.h>
@@ -23,32 +24,51 @@ struct auditor_options auditor_options_default(void)
                                     .conservation = conservation_options_default()};
 }
 
-static struct str name_of(const struct auditor *a) { return (struct str){a->name, a->name_len}; }
+static struct str name_of(const struct audit_walk *w) { return (struct str){w->name, w->name_len}; }
+
+const char *audit_result_name(enum audit_result result)
+{
+    static const char *const names[AUDIT_RESULTS] = {"clean", "broken", "unjudged"};
+    check((unsigned)result < AUDIT_RESULTS);
+    return names[result];
+}
 
 /* ---- the walk -------------------------------------------------------------------------------------------------------------------- */
 
-static void judge(struct auditor *);
+static void judge(struct audit_walk *);
 
-static void rest(struct auditor *a, uint64_t us)
+static void rest_round(struct auditor *a)
 {
-    a->busy = false;
+    uint64_t us = (uint64_t)a->options.every_ms * 1000;
     if (a->running)
-        clock_set_in(a->clock, &a->alarm, us + random_below(a->random, us / 4 + 1));
+        clock_set_in(a->clock, &a->round_alarm, us + random_below(a->random, us / 4 + 1));
 }
 
-static void round_end(struct auditor *a)
+/* 0 says that all of it was looked at; where some was not, and nothing was found in the rest, nothing is said. */
+static void publish_sum(enum metric m, int64_t sum, uint64_t unknown)
+{
+    if (sum == 0 && unknown > 0)
+        metric_unset(m);
+    else
+        metric_set(m, 0, sum);
+}
+
+static void end_round(struct auditor *a)
 {
     a->facts.drift = a->drift;
     a->facts.broken = a->broken;
-    metric_set(METRIC_DRIFT, 0, a->drift);
-    metric_set(METRIC_BROKEN_RULES, 0, a->broken);
+    a->facts.unjudged = a->unjudged;
+    a->facts.rounds++;
+    publish_sum(METRIC_DRIFT, a->drift, a->uncounted);
+    publish_sum(METRIC_BROKEN_RULES, a->broken, a->unchecked);
+    metric_set(METRIC_UNJUDGED, 0, (int64_t)a->unjudged);
+    metric_set(METRIC_AUDIT_ROUND, 0, clock_now_ms(a->clock) / 1000);
     size_t kept = 0;
     for (size_t i = 0; i < a->missing_count; i++)
         if (a->missing[i].round + 1 >= a->round)
             a->missing[kept++] = a->missing[i];
     a->missing_count = kept;
-    a->at = SIZE_MAX;
-    rest(a, (uint64_t)a->options.every_ms * 1000);
+    rest_round(a);
 }
 
 static bool misses_units(const struct auditor *a, uint16_t number)
@@ -62,97 +82,139 @@ static bool misses_units(const struct auditor *a, uint16_t number)
 /* One that is over is counted now and then: its orders live on. Where units are missing, in every round, for only what is missing in round after round comes back. */
 static bool counts(const struct auditor *a, const struct activity *at)
 {
-    return at->state != ACTIVITY_DRAFT && !at->rebuilding && at->activity.len <= sizeof a->name
+    return at->state != ACTIVITY_DRAFT && !at->rebuilding && at->activity.len <= sizeof a->walks[0].name
         && (at->state != ACTIVITY_CLOSED || a->round % 16 == at->number % 16 || misses_units(a, at->number));
 }
 
-static void next(struct waiter *w, enum reason reason, const void *result)
+/* Takes the next activity of the round; where none is left, the last walk to come here ends the round. */
+static void next_activity(struct audit_walk *w)
 {
-    (void)reason, (void)result;
-    struct auditor *a = container_of(container_of(w, struct alarm, waiter), struct auditor, alarm);
-    if (a->at == SIZE_MAX) {
-        a->round++;
-        a->drift = a->broken = 0;
-    }
-    for (a->at++; a->at < catalog_count(a->catalog); a->at++) {
-        const struct activity *at = catalog_at(a->catalog, a->at);
+    struct auditor *a = w->auditor;
+    while (a->at < catalog_count(a->catalog)) {
+        const struct activity *at = catalog_at(a->catalog, a->at++);
         if (!counts(a, at))
             continue;
-        memcpy(a->name, at->activity.ptr, at->activity.len);
-        a->name_len = at->activity.len;
-        a->number = at->number;
-        a->version = at->version;
-        a->sells = at->state == ACTIVITY_OPEN;
-        a->began_us = clock_mono_us(a->clock);
-        a->waited_us = 0;
-        a->busy = true;
-        judge(a);
+        memcpy(w->name, at->activity.ptr, at->activity.len);
+        w->name_len = at->activity.len;
+        w->number = at->number;
+        w->version = at->version;
+        w->sells = at->state == ACTIVITY_OPEN;
+        w->began_us = clock_mono_us(a->clock);
+        w->waited_us = 0;
+        w->faults = 0;
+        w->why = REASON_OK;
+        w->busy = true;
+        judge(w);
         return;
     }
-    round_end(a);
+    if (--a->walking == 0)
+        end_round(a);
 }
 
-static void activity_end(struct auditor *a, bool good)
+static void on_rested(struct waiter *waiter, enum reason reason, const void *result)
 {
-    a->facts.counts += good;
-    a->facts.failed += !good;
-    metric_add(METRIC_AUDITS, 0, good);
-    uint64_t spent = clock_mono_us(a->clock) - a->began_us;
-    rest(a, (spent > a->waited_us ? spent - a->waited_us : 0) * (100 - a->options.share) / a->options.share + 1000);
+    (void)reason, (void)result;
+    next_activity(container_of(container_of(waiter, struct alarm, waiter), struct audit_walk, alarm));
+}
+
+static void on_round(struct waiter *waiter, enum reason reason, const void *result)
+{
+    (void)reason, (void)result;
+    struct auditor *a = container_of(container_of(waiter, struct alarm, waiter), struct auditor, round_alarm);
+    if (!catalog_learnt(a->catalog)) {    /* no activity is known: nothing can be judged, and nothing is said */
+        rest_round(a);
+        return;
+    }
+    a->round++;
+    a->drift = a->broken = 0;
+    a->unjudged = a->unchecked = a->uncounted = 0;
+    a->at = 0;
+    a->walking = AUDITOR_WALKS;
+    for (size_t i = 0; i < AUDITOR_WALKS; i++)
+        next_activity(&a->walks[i]);
+}
+
+static void say_unjudged(const struct audit_walk *w)
+{
+    struct log_line l = log_event(LEVEL_ERROR, "audit_unjudged");
+    log_str(&l, "activity_id", name_of(w));
+    log_text(&l, "error_class", reason_word(w->why));
+    log_end(&l);
+}
+
+/* All walks together work the share of the time that they may. */
+static void end_activity(struct audit_walk *w, bool mended)
+{
+    struct auditor *a = w->auditor;
+    bool judged = w->why == REASON_OK;
+    w->busy = false;
+    a->facts.counts += judged && mended;
+    a->facts.failed += !judged || !mended;
+    a->unjudged += !judged;
+    metric_add(METRIC_AUDITS, w->faults > 0 ? AUDIT_BROKEN : judged ? AUDIT_CLEAN : AUDIT_UNJUDGED, 1);
+    if (!a->running)
+        return;
+    if (!judged)
+        say_unjudged(w);
+    uint64_t spent = clock_mono_us(a->clock) - w->began_us, worked = spent > w->waited_us ? spent - w->waited_us : 0;
+    uint64_t us = worked * (100 * a->walking - a->options.share) / a->options.share + 1000;
+    clock_set_in(a->clock, &w->alarm, us + random_below(a->random, us / 4 + 1));
 }
 
 /* ---- mending ------------------------------------------------------------------------------------------------------------------------ */
 
 static void mended(struct waiter *w, enum reason reason, const void *result)
 {
-    struct auditor *a = container_of(w, struct auditor, call);
+    struct audit_walk *walk = container_of(w, struct audit_walk, call);
+    struct auditor *a = walk->auditor;
     const struct repair_answer *answer = result;
     for (size_t i = 0; reason == REASON_OK && i < answer->count; i++) {
         if (answer->verdicts[i] != REASON_OK)
             continue;
-        if (!a->items[i].missing) {
+        if (!walk->items[i].missing) {
             a->facts.told++;
             continue;
         }
         a->facts.returned++;
         struct log_line l = log_event(LEVEL_WARN, "unit_returned");
-        log_str(&l, "activity_id", name_of(a));
-        log_i64(&l, "unit", a->items[i].token.unit);
-        log_i64(&l, "generation", a->items[i].token.generation);
+        log_str(&l, "activity_id", name_of(walk));
+        log_i64(&l, "unit", walk->items[i].token.unit);
+        log_i64(&l, "generation", walk->items[i].token.generation);
         log_text(&l, "why", "nobody claimed it");
         log_end(&l);
     }
-    activity_end(a, reason == REASON_OK);
+    end_activity(walk, reason == REASON_OK);
 }
 
 /* Whether nobody has claimed the unit for so long that every message which may name it has had its time. */
-static bool long_missing(struct auditor *a, struct token token)
+static bool long_missing(struct audit_walk *w, struct token token)
 {
+    struct auditor *a = w->auditor;
     uint64_t now = clock_mono_us(a->clock);
     for (size_t i = 0; i < a->missing_count; i++) {
         struct auditor_missing *m = &a->missing[i];
-        if (m->number != a->number || m->token.unit != token.unit)
+        if (m->number != w->number || m->token.unit != token.unit)
             continue;
         if (m->token.generation != token.generation || m->round + 1 < a->round)
-            *m = (struct auditor_missing){token, now, a->round, a->number};
+            *m = (struct auditor_missing){token, now, a->round, w->number};
         m->round = a->round;
         return now - m->since_us >= (uint64_t)a->options.missing_ms * 1000;
     }
     if (a->missing_count < a->options.missing)
-        a->missing[a->missing_count++] = (struct auditor_missing){token, now, a->round, a->number};
+        a->missing[a->missing_count++] = (struct auditor_missing){token, now, a->round, w->number};
     return a->options.missing_ms == 0;
 }
 
-static void choose(struct auditor *a, const struct conservation_unit *u)
+static void choose(struct audit_walk *w, const struct conservation_unit *u)
 {
-    if (!u->finding || a->item_count == LEDGER_BATCH_MAX)
+    if (!u->finding || w->item_count == LEDGER_BATCH_MAX)
         return;
     bool missing = u->owner == OWNER_NONE;
-    if (!missing || long_missing(a, u->token))
-        a->items[a->item_count++] = (struct repair_item){u->token, missing};
+    if (!missing || long_missing(w, u->token))
+        w->items[w->item_count++] = (struct repair_item){u->token, missing};
 }
 
-static void tell(const struct auditor *a, const struct conservation *c)
+static void tell(const struct audit_walk *w, const struct conservation *c)
 {
     size_t told = 0;
     for (size_t i = 0; i < c->unit_count && told < NAMED_MAX; i++) {
@@ -161,7 +223,7 @@ static void tell(const struct auditor *a, const struct conservation *c)
             continue;
         told++;
         struct log_line l = log_event(LEVEL_ERROR, "unit_unattributed");
-        log_str(&l, "activity_id", name_of(a));
+        log_str(&l, "activity_id", name_of(w));
         log_str(&l, "sku_id", u->sku);
         log_i64(&l, "unit", u->token.unit);
         log_i64(&l, "generation", u->token.generation);
@@ -173,83 +235,103 @@ static void tell(const struct auditor *a, const struct conservation *c)
 
 static void counted(struct conservation *c)
 {
-    struct auditor *a = container_of(c, struct auditor, count);
-    bool good = c->reason == REASON_OK;
-    a->item_count = 0;
-    a->waited_us = c->looks > 1 ? (uint64_t)(c->looks - 1) * a->options.conservation.apart_ms * 1000 : 0;
-    if (good) {
-        for (size_t i = 0; i < c->sku_count; i++)
+    struct audit_walk *w = container_of(c, struct audit_walk, count);
+    struct auditor *a = w->auditor;
+    w->item_count = 0;
+    w->waited_us = c->looks > 1 ? (uint64_t)(c->looks - 1) * a->options.conservation.apart_ms * 1000 : 0;
+    if (c->reason == REASON_OK) {
+        for (size_t i = 0; i < c->sku_count; i++) {
             a->drift += c->skus[i].drift;
-        tell(a, c);
+            w->faults += c->skus[i].drift;
+        }
+        tell(w, c);
         for (size_t i = 0; i < c->unit_count; i++)
-            choose(a, &c->units[i]);
+            choose(w, &c->units[i]);
+    } else {
+        w->why = c->reason;
+        a->uncounted++;
     }
     conservation_close(c);
-    if (a->item_count == 0 || !a->running) {
-        activity_end(a, good);
+    if (w->item_count == 0 || !a->running) {
+        end_activity(w, true);
         return;
     }
-    struct repair_ask ask = {.activity = name_of(a), .items = a->items, .count = a->item_count};
-    a->call = (struct waiter){.wake = mended, .budget_ms = a->options.call_ms};
-    ledger_repair(a->ledger, &ask, &a->call);
+    struct repair_ask ask = {.activity = name_of(w), .items = w->items, .count = w->item_count};
+    w->call = (struct waiter){.wake = mended, .budget_ms = a->options.call_ms};
+    ledger_repair(a->ledger, &ask, &w->call);
 }
 
 /* ---- judging ------------------------------------------------------------------------------------------------------------------------ */
 
-static void count(struct auditor *a)
+static void count(struct audit_walk *w)
 {
-    a->count = (struct conservation){.activity = name_of(a), .done = counted};
-    if (!a->running || !conservation_start(&a->count, a->store, a->ledger, a->clock, &a->options.conservation))
-        activity_end(a, false);
+    struct auditor *a = w->auditor;
+    w->count = (struct conservation){.activity = name_of(w), .done = counted};
+    if (a->running && conservation_start(&w->count, a->store, a->ledger, a->clock, &a->options.conservation))
+        return;
+    w->why = REASON_OVERLOADED;    /* no memory for the count */
+    a->uncounted++;
+    end_activity(w, true);
 }
 
-static void paused(struct waiter *w, enum reason reason, const void *result)
+static void paused(struct waiter *waiter, enum reason reason, const void *result)
 {
     (void)result;
-    struct auditor *a = container_of(w, struct auditor, call);
-    a->facts.paused += reason == REASON_OK;
+    struct audit_walk *w = container_of(waiter, struct audit_walk, call);
+    w->auditor->facts.paused += reason == REASON_OK;
     struct log_line l = log_event(LEVEL_ERROR, "sale_paused");
-    log_str(&l, "activity_id", name_of(a));
+    log_str(&l, "activity_id", name_of(w));
     log_text(&l, "why", "a rule of safety is broken");
     log_text(&l, "error_class", reason_word(reason));
     log_end(&l);
-    count(a);
+    count(w);
 }
 
-static void judged(struct waiter *w, enum reason reason, const void *result)
+static void say_broken(const struct audit_walk *w, const struct audit_answer *found)
 {
-    struct auditor *a = container_of(w, struct auditor, call);
-    const struct audit_answer *found = result;
-    if (reason != REASON_OK || found->count == 0) {
-        count(a);
-        return;
-    }
-    a->broken += (int64_t)found->count;
     for (size_t i = 0; i < found->count && i < NAMED_MAX; i++) {
         struct log_line l = log_event(LEVEL_ERROR, "rule_broken");
-        log_str(&l, "activity_id", name_of(a));
+        log_str(&l, "activity_id", name_of(w));
         log_str(&l, "rule", found->findings[i].rule);
         log_str(&l, "subject", found->findings[i].subject);
         log_str(&l, "why", found->findings[i].detail);
         log_end(&l);
     }
-    if (!a->sells) {
-        count(a);
+}
+
+static void judged(struct waiter *waiter, enum reason reason, const void *result)
+{
+    struct audit_walk *w = container_of(waiter, struct audit_walk, call);
+    struct auditor *a = w->auditor;
+    const struct audit_answer *found = result;
+    if (reason != REASON_OK) {
+        w->why = reason;
+        a->unchecked++;
+    }
+    if (reason != REASON_OK || found->count == 0) {
+        count(w);
+        return;
+    }
+    a->broken += (int64_t)found->count;
+    w->faults += (int64_t)found->count;
+    say_broken(w, found);
+    if (!w->sells) {
+        count(w);
         return;
     }
     char note[400];
     const struct finding *first = &found->findings[0];
     struct buf b = buf_fixed(note, sizeof note);
     buf_add_fmt(&b, STR_FMT " is broken: " STR_FMT, STR_ARG(first->rule), STR_ARG(first->subject));
-    struct activity_move_ask ask = {.activity = name_of(a), .event = ACTIVITY_EVENT_PAUSE, .version = a->version, .actor = str_lit("janitor"), .note = buf_str(&b)};
-    a->call = (struct waiter){.wake = paused, .budget_ms = a->options.call_ms};
-    ledger_activity_move(a->ledger, &ask, &a->call);
+    struct activity_move_ask ask = {.activity = name_of(w), .event = ACTIVITY_EVENT_PAUSE, .version = w->version, .actor = str_lit("janitor"), .note = buf_str(&b)};
+    w->call = (struct waiter){.wake = paused, .budget_ms = a->options.call_ms};
+    ledger_activity_move(a->ledger, &ask, &w->call);
 }
 
-static void judge(struct auditor *a)
+static void judge(struct audit_walk *w)
 {
-    a->call = (struct waiter){.wake = judged, .budget_ms = a->options.call_ms};
-    ledger_audit(a->ledger, name_of(a), &a->call);
+    w->call = (struct waiter){.wake = judged, .budget_ms = w->auditor->options.call_ms};
+    ledger_audit(w->auditor->ledger, name_of(w), &w->call);
 }
 
 /* ---- for everybody ------------------------------------------------------------------------------------------------------------------ */
@@ -258,11 +340,17 @@ bool auditor_init(struct auditor *a, struct store *store, struct ledger *ledger,
                   struct auditor_options options)
 {
     check(options.missing > 0 && options.share > 0 && options.share <= 100);
-    *a = (struct auditor){.store = store, .ledger = ledger, .clock = clock, .random = random, .catalog = catalog, .options = options, .at = SIZE_MAX};
+    *a = (struct auditor){.store = store, .ledger = ledger, .clock = clock, .random = random, .catalog = catalog, .options = options};
     a->missing = calloc(options.missing, sizeof *a->missing);
-    a->items = calloc(LEDGER_BATCH_MAX, sizeof *a->items);
-    a->alarm.waiter.wake = next;
-    if (a->missing && a->items)
+    a->round_alarm.waiter.wake = on_round;
+    bool good = a->missing != NULL;
+    for (size_t i = 0; i < AUDITOR_WALKS; i++) {
+        struct audit_walk *w = &a->walks[i];
+        w->items = calloc(LEDGER_BATCH_MAX, sizeof *w->items);
+        w->alarm.waiter.wake = on_rested;
+        good &= w->items != NULL;
+    }
+    if (good)
         return true;
     auditor_free(a);
     return false;
@@ -272,22 +360,39 @@ void auditor_start(struct auditor *a)
 {
     if (a->options.every_ms == 0)
         return;
+    for (size_t i = 0; i < AUDITOR_WALKS; i++)
+        a->walks[i].auditor = a;    /* it stays where it is from now on */
     a->running = true;
-    rest(a, (uint64_t)a->options.every_ms * 1000);
+    rest_round(a);
 }
 
 void auditor_drain(struct auditor *a)
 {
-    a->running = a->busy = false;
-    clock_unset(a->clock, &a->alarm);
-    conservation_close(&a->count);
-    waiter_drop(&a->call);
+    a->running = false;
+    clock_unset(a->clock, &a->round_alarm);
+    for (size_t i = 0; i < AUDITOR_WALKS; i++) {
+        struct audit_walk *w = &a->walks[i];
+        w->busy = false;
+        clock_unset(a->clock, &w->alarm);
+        conservation_close(&w->count);
+        waiter_drop(&w->call);
+    }
+}
+
+bool auditor_idle(const struct auditor *a)
+{
+    for (size_t i = 0; i < AUDITOR_WALKS; i++)
+        if (a->walks[i].busy)
+            return false;
+    return true;
 }
 
 void auditor_free(struct auditor *a)
 {
     free(a->missing);
-    free(a->items);
     a->missing = NULL;
-    a->items = NULL;
+    for (size_t i = 0; i < AUDITOR_WALKS; i++) {
+        free(a->walks[i].items);
+        a->walks[i].items = NULL;
+    }
 }

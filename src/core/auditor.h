@@ -5,6 +5,8 @@
  * cannot be attributed is mended by its cause: a copy that should not be is told what stands; a unit that nobody has claimed in look after look, until
  * every message that may name it has had its time, comes back under a new generation. Nothing is ever copied from one store over the other.
  *
+ * An activity that could not be judged is told as such (audit_unjudged, seckill_unjudged_activities), and no sum says 0 for it.
+ *
  * Any number may run: whatever they do is conditional on what they saw. Each rests so long that it works a twentieth of its time at most. */
 #pragma once
 #include "catalog.h"
@@ -21,12 +23,39 @@ struct auditor_options {
 };
 struct auditor_options auditor_options_default(void);
 
+/* What became of one activity in one round. UNJUDGED: its rules could not be read, or its units not be counted; nothing is said about it. */
+enum audit_result { AUDIT_CLEAN, AUDIT_BROKEN, AUDIT_UNJUDGED, AUDIT_RESULTS };
+const char *audit_result_name(enum audit_result);    /* "clean", "broken", "unjudged" */
+
 struct auditor_missing;
 struct auditor_facts {
-    uint64_t counts, failed;         /* activities counted; counts that ended without a result */
+    uint64_t counts, failed;         /* activities judged and counted; those where a part of it failed */
     uint64_t paused;                 /* sales stopped by a broken rule */
     uint64_t returned, told;         /* units that came back; copies told what stands */
-    int64_t drift, broken;           /* units without an owner, rules broken: all activities, as of the last round */
+    uint64_t rounds;                 /* over all activities, ended */
+    int64_t drift, broken;           /* units without an owner, rules broken: all activities that were judged in the last round */
+    uint64_t unjudged;               /* activities that could not be judged in the last round */
+};
+
+#define AUDITOR_WALKS 4              /* activities judged at once */
+struct auditor;
+/* One activity that is being judged. */
+struct audit_walk {
+    struct auditor *auditor;
+    bool busy;
+    uint64_t began_us, waited_us;    /* waited: between two looks, which costs nothing */
+    char name[64];
+    size_t name_len;
+    uint64_t version;                /* of the activity */
+    uint16_t number;
+    bool sells;
+    int64_t faults;                  /* rules broken and units without an owner */
+    enum reason why;                 /* OK: judged and counted so far */
+    struct waiter call;
+    struct alarm alarm;
+    struct conservation count;
+    struct repair_item *items;       /* of the repair under way */
+    size_t item_count;
 };
 struct auditor {
     struct store *store;
@@ -38,25 +67,20 @@ struct auditor {
     struct auditor_facts facts;
     struct auditor_missing *missing;
     size_t missing_count;
-    bool running, busy;
-    uint64_t round, began_us, waited_us;    /* waited: between two looks, which costs nothing */
-    size_t at;                       /* the walk: index in the catalog */
-    int64_t drift, broken;           /* of this round so far */
-    char name[64];
-    size_t name_len;
-    uint64_t version;                /* of the activity that is being judged */
-    uint16_t number;
-    bool sells;
-    struct waiter call;
-    struct alarm alarm;
-    struct conservation count;
-    struct repair_item *items;       /* of the repair under way */
-    size_t item_count;
+    bool running;
+    struct alarm round_alarm;
+    /* this round so far */
+    uint64_t round;
+    size_t at;                       /* index in the catalog of the next activity */
+    unsigned walking;                /* walks that have not come to the end of the round */
+    int64_t drift, broken;
+    uint64_t unjudged, unchecked, uncounted;    /* activities: either of the two; rules not read; units not counted */
+    struct audit_walk walks[AUDITOR_WALKS];
 };
 
 /* false: no memory. */
 bool auditor_init(struct auditor *, struct store *, struct ledger *, struct clock *, struct random *, const struct catalog *, struct auditor_options);
 void auditor_start(struct auditor *);
 void auditor_drain(struct auditor *);    /* what is under way is dropped: the next look finds it again */
-static inline bool auditor_idle(const struct auditor *a) { return !a->busy; }
+bool auditor_idle(const struct auditor *a);
 void auditor_free(struct auditor *);

@@ -231,6 +231,7 @@ static void round_end(struct janitor *j)
     metric_set(METRIC_PENDING, 0, (int64_t)j->pending);
     j->facts.closed = j->closed;
     metric_set(METRIC_CLOSED_BUCKETS, 0, (int64_t)j->closed);
+    metric_set(METRIC_JANITOR_ROUND, 0, clock_now_ms(j->clock) / 1000);
     if (!j->running || j->draining)
         return;
     uint64_t spent = clock_mono_us(j->clock) - j->began_us, tick = (uint64_t)j->options.tick_ms * (j->unsettled ? 200 : 1000);

@@ -29,7 +29,8 @@ def stands(sale, activity, unit):
 def audits(sale):
     """Counts that have ended, of the janitor beside the sale's own."""
     text = sale.get("/metrics", port=sale.janitor_port).text
-    return int(next(line for line in text.splitlines() if line.startswith("seckill_audits_total ")).split()[1])
+    return sum(int(line.split()[1]) for line in text.splitlines()
+               if line.startswith("seckill_audits_total{") and "unjudged" not in line)
 
 
 def ordered(sale, activity, user):

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "audit.h"
+#include "auditor.h"
 #include "await.h"
 #include "check.h"
 #include "control.h"
@@ -109,6 +110,42 @@ static void an_audit_counts_broken_sales_together(void **state)
     ports_loop_end(&loop);
 }
 
+/* The janitor's audits of eight broken sales share the two seconds between two looks, too: four at once. */
+static void an_auditor_judges_broken_sales_together(void **state)
+{
+    enum { BROKEN = 2 * AUDITOR_WALKS };
+    (void)state;
+    log_level_set(LEVEL_FATAL);
+    uv_loop_init(&loop);
+    imagine_ports(&imagined, &ports, &loop, 7);
+    struct controller *controller = controller_new(ports.store, ports.ledger, ports.clock, 1, control_options_default());
+    assert_non_null(controller);
+    for (unsigned i = 0; i < BROKEN; i++)
+        sale(controller, i, 1);
+    controller_free(controller);
+    sim_store_lose(&imagined.stock);
+    struct catalog catalog;
+    struct auditor auditor;
+    struct auditor_options options = auditor_options_default();
+    options.every_ms = 100;
+    options.share = 100;
+    assert_true(catalog_init(&catalog, ports.ledger, ports.clock, catalog_options_default()));
+    assert_true(auditor_init(&auditor, ports.store, ports.ledger, ports.clock, ports.random, &catalog, options));
+    catalog_start(&catalog);
+    auditor_start(&auditor);
+    uint64_t began_us = clock_mono_us(ports.clock);
+    while (auditor.facts.rounds == 0 && clock_mono_us(ports.clock) - began_us < 20000000)
+        await_ms(&loop, 20);
+    assert_in_range((clock_mono_us(ports.clock) - began_us) / 1000000, 4, 10);    /* one after the other it would be 17 s */
+    assert_int_equal(auditor.facts.drift, 2 * BROKEN);
+    auditor_drain(&auditor);
+    auditor_free(&auditor);
+    catalog_stop(&catalog);
+    catalog_free(&catalog);
+    ports_close(&ports);
+    ports_loop_end(&loop);
+}
+
 /* 0 where the proof is so; 7 where it is not, whether a rule is broken or too few were sold; 4 where there is none. */
 static void what_a_rush_leaves(void **state)
 {
@@ -149,6 +186,7 @@ static void what_a_rush_leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales), cmocka_unit_test(an_audit_counts_broken_sales_together), cmocka_unit_test(what_a_rush_leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_audit_of_many_sales), cmocka_unit_test(an_audit_counts_broken_sales_together),
+        cmocka_unit_test(an_auditor_judges_broken_sales_together), cmocka_unit_test(what_a_rush_leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

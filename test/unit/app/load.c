@@ -230,10 +230,10 @@ static void stages_are_read_and_subtracted(void **state)
 static void every_stage_has_its_metric(void **state)
 {
     static const enum metric histograms[] = {
-#define METRIC(symbol, kind, label, name, help) METRIC_OF_##kind(symbol)
-#define METRIC_OF_COUNTER(symbol)
-#define METRIC_OF_GAUGE(symbol)
-#define METRIC_OF_HISTOGRAM(symbol) METRIC_##symbol,
+#define METRIC(symbol, kind, label, owner, name, help) METRIC_KIND_##kind(symbol)
+#define METRIC_KIND_COUNTER(symbol)
+#define METRIC_KIND_GAUGE(symbol)
+#define METRIC_KIND_HISTOGRAM(symbol) METRIC_##symbol,
 #include "metric.def"
 #undef METRIC
     };
@@ -242,7 +242,7 @@ static void every_stage_has_its_metric(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++)
         metric_observe(histograms[i], 70000);
-    metric_expose(&text, metric_names);
+    metric_expose(&text, METRIC_OF_ANY, metric_names);
     load_service_parse(&s, buf_str(&text));
     for (unsigned i = 0; i < LOAD_STAGES; i++) {
         assert_true(s.stages[i].count == 1);

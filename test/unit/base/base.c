@@ -251,9 +251,39 @@ static void an_armed_point_kills_at_its_pass_and_says_so(void **state)
     assert_int_equal(die_at("MIRROR_BEFORE", 3, said), 0);
 }
 
+static const char *no_label(unsigned index) { return (void)index, NULL; }
+
+static bool exposes(unsigned owners, const char *line)
+{
+    static const metric_label_name names[METRIC_LABEL_TABLES] = {no_label, no_label, no_label, no_label, no_label, no_label};
+    struct buf text = buf_growing(1 << 20);
+    metric_expose(&text, owners, names);
+    assert_true(buf_ok(&text));
+    bool found = memmem(text.ptr, text.len, line, strlen(line)) != NULL;
+    buf_free(&text);
+    return found;
+}
+
+/* A gauge that nobody has computed is absent, never 0; and only its owner shows it. */
+static void a_process_exposes_what_it_owns_and_knows(void **state)
+{
+    (void)state;
+    metric_unset(METRIC_DRIFT);
+    assert_false(exposes(METRIC_OF_ANY, "seckill_conservation_drift"));
+    metric_set(METRIC_DRIFT, 0, 0);
+    assert_true(exposes(METRIC_OF_JANITOR, "\nseckill_conservation_drift 0\n"));
+    assert_false(exposes(METRIC_OF_ACCESS | METRIC_OF_ORDER | METRIC_OF_RELAY | METRIC_OF_ADMIN, "seckill_conservation_drift"));
+    metric_set(METRIC_DRIFT, 0, 3);
+    assert_true(exposes(METRIC_OF_JANITOR | METRIC_OF_ACCESS, "\nseckill_conservation_drift 3\n"));
+    metric_unset(METRIC_DRIFT);
+    assert_false(exposes(METRIC_OF_JANITOR, "seckill_conservation_drift"));
+    assert_true(exposes(METRIC_OF_ADMIN, "seckill_late_answers_total") && exposes(METRIC_OF_ACCESS, "seckill_late_answers_total"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_exposes_what_it_owns_and_knows),
         cmocka_unit_test(numbers_are_read_whole_or_not_at_all),
         cmocka_unit_test(ids_keep_to_their_alphabet),
         cmocka_unit_test(a_full_buffer_says_so_and_keeps_what_it_has),

@@ -35,7 +35,7 @@ static const char *a_name(unsigned index) { return index < METRIC_LABELS ? "name
 static void lines_and_counts_of_many_threads(void **state)
 {
     (void)state;
-    static const metric_label_name names[METRIC_LABEL_TABLES] = {a_name, a_name, a_name, a_name, a_name};
+    static const metric_label_name names[METRIC_LABEL_TABLES] = {a_name, a_name, a_name, a_name, a_name, a_name};
     pthread_t threads[THREADS];
     FILE *lines = tmpfile();
     assert_non_null(lines);
@@ -45,7 +45,7 @@ static void lines_and_counts_of_many_threads(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, write_on, (void *)i), 0);
     for (int i = 0; i < 50; i++) {
         struct buf text = buf_growing(1 << 20);
-        metric_expose(&text, names);
+        metric_expose(&text, METRIC_OF_ANY, names);
         assert_true(buf_ok(&text) && text.len > 0);
         buf_free(&text);
         log_level_set(i % 2 ? LEVEL_INFO : LEVEL_WARN);

@@ -14,6 +14,7 @@
 #include "janitor.h"
 #include "metric.h"
 #include "message.h"
+#include "metric.h"
 #include "order.h"
 #include "relay.h"
 
@@ -1127,6 +1128,43 @@ static void whatever_fails_the_auditor_goes_on(void **state)
         }
 }
 
+/* Neither 0 nor silence: an activity whose rules or units cannot be read is counted as such, and no sum says 0 for it. */
+static void an_activity_that_cannot_be_judged_is_told(void **state)
+{
+    (void)state;
+    static const enum fake_op ops[] = {FAKE_AUDIT, FAKE_UNITS};
+    static const enum metric silent[] = {METRIC_BROKEN_RULES, METRIC_DRIFT};
+    for (size_t o = 0; o < countof(ops); o++) {
+        books();
+        metric_unset(METRIC_BROKEN_RULES);
+        metric_unset(METRIC_DRIFT);
+        uint64_t clean = metric_read(METRIC_AUDITS, AUDIT_CLEAN), unjudged = metric_read(METRIC_AUDITS, AUDIT_UNJUDGED);
+        k.inject_op = ops[o];
+        k.inject = REASON_TIMED_OUT;
+        struct auditor a = audits(60000);
+        auditor_start(&a);
+        fake_pass(&k, 500);
+        assert_true(!metric_known(METRIC_BROKEN_RULES) && !metric_known(METRIC_DRIFT));    /* no round has ended */
+        fake_pass(&k, 60000);
+        assert_true(a.facts.rounds >= 1 && a.facts.unjudged == 1 && a.facts.broken == 0 && a.facts.counts == 0);
+        assert_true(!metric_known(silent[o]) && metric_known(silent[1 - o]));
+        assert_int_equal(metric_read(METRIC_UNJUDGED, 0), 1);
+        assert_true(metric_read(METRIC_AUDITS, AUDIT_UNJUDGED) > unjudged && metric_read(METRIC_AUDITS, AUDIT_CLEAN) == clean);
+        k.inject = REASON_OK;
+        fake_pass(&k, 60000);
+        assert_true(a.facts.unjudged == 0 && metric_known(silent[o]) && metric_read(silent[o], 0) == 0 && metric_read(METRIC_UNJUDGED, 0) == 0);
+        assert_true(metric_read(METRIC_AUDITS, AUDIT_CLEAN) > clean);
+        k.inject_op = ops[o];
+        k.inject = REASON_TIMED_OUT;
+        k.finding = (struct finding){str_lit("H5"), str_lit("unit 1"), str_lit("held twice")};
+        k.held[0] = k.held[1];    /* unit 1 is in no bucket */
+        k.held_count = 1;
+        fake_pass(&k, 120000);    /* what is found in the other half is told all the same */
+        assert_true(metric_known(silent[1 - o]) && metric_read(silent[1 - o], 0) == 1 && !metric_known(silent[o]));
+        audits_end(&a);
+    }
+}
+
 static void an_auditor_may_go_at_any_moment(void **state)
 {
     (void)state;
@@ -1172,6 +1210,7 @@ int main(void)
         cmocka_unit_test(who_is_missing_comes_back_to_a_sale_that_is_over),
         cmocka_unit_test(the_missing_are_remembered_one_by_one_where_there_is_room_for_one),
         cmocka_unit_test(a_copy_too_many_is_told_at_once), cmocka_unit_test(whatever_fails_the_auditor_goes_on),
+        cmocka_unit_test(an_activity_that_cannot_be_judged_is_told),
         cmocka_unit_test(an_auditor_may_go_at_any_moment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
