@@ -22,6 +22,7 @@ LIMITS = {
     "definitions that share a name, %": (0, 3), "one-word function names, %": (0, 6), "lines over 120 columns, %": (0, 0.3),
     "comment-only lines, %": (10, 20), "include cycles": (0, 0), "most files in a folder of src/": (0, 20),
     "function length, P95": (0, 40), "function length, longest": (0, 70), "dead references": (0, 0),
+    "faulty diagrams": (0, 0),
 }
 KEYWORDS = {"if", "for", "while", "switch", "return", "sizeof", "defined", "do", "else"}
 
@@ -125,6 +126,26 @@ def dead_references():
     return dead
 
 
+def bad_diagrams():
+    """Sequence diagrams whose lines are not of the form this project uses, or that name a participant who was not declared."""
+    bad = []
+    for name in tracked(".md"):
+        text = (ROOT / name).read_text()
+        for m in re.finditer(r"^```mermaid\n(.*?)^```", text, re.M | re.S):
+            first = text.count("\n", 0, m.start()) + 2
+            lines, known = m.group(1).split("\n")[:-1], set()
+            if not lines or lines[0] != "sequenceDiagram":
+                bad.append(f"{name}:{first}: only sequenceDiagram is used here")
+            for number, line in enumerate(lines[1:], first + 1):
+                declared = re.fullmatch(r"  participant (\w+) as [\w -]+", line)
+                message = re.fullmatch(r"  (\w+)-?->>(\w+): [^;#]+", line) or re.fullmatch(r"  Note over (\w+)(?:,(\w+))?: [^;#]+", line)
+                if declared:
+                    known.add(declared.group(1))
+                elif not message or not set(filter(None, message.groups())) <= known:
+                    bad.append(f"{name}:{number}: {line.strip()}")
+    return bad
+
+
 def measure():
     sources = [n for n in tracked(".c", ".h") if n.startswith(CODE)]
     lines, comments, wide, lengths, every = 0, 0, [], [], []
@@ -153,6 +174,7 @@ def measure():
     count = sum(map(len, by_name.values()))
     lengths.sort()
     folders = collections.Counter(str(pathlib.PurePath(n).parent) for n in tracked("") if n.startswith("src/"))
+    diagrams = bad_diagrams()
     cycles, dead = include_cycles([n for n in sources if n.startswith("src/")]), dead_references()
     values = {
         "definitions that share a name, %": 100 * sum(map(len, shared.values())) / count,
@@ -160,8 +182,9 @@ def measure():
         "lines over 120 columns, %": 100 * len(wide) / lines, "comment-only lines, %": 100 * comments / lines,
         "include cycles": len(cycles), "most files in a folder of src/": max(folders.values()),
         "function length, P95": lengths[int(0.95 * (len(lengths) - 1))][0], "function length, longest": lengths[-1][0], "dead references": len(dead),
+        "faulty diagrams": len(diagrams),
     }
-    return values, dict(shared=shared, single=single, wide=wide, lengths=lengths, cycles=cycles, dead=dead, lines=lines, functions=count, folders=folders)
+    return values, dict(shared=shared, single=single, wide=wide, lengths=lengths, cycles=cycles, dead=dead, diagrams=diagrams, lines=lines, functions=count, folders=folders)
 
 
 def main():
@@ -177,7 +200,7 @@ def main():
         good = low <= value <= high
         missed += not good
         print(f"{'✓' if good else '✗'} {what:36} {value:8.1f}   limit {f'{low} to ' if low else 'at most '}{high}")
-    for title in ("dead", "cycles"):
+    for title in ("dead", "cycles", "diagrams"):
         for item in found[title]:
             print(f"  {title}: {item if isinstance(item, str) else ' -> '.join(item)}")
     for folder, count in found["folders"].items():
