@@ -4,7 +4,7 @@
  * Manners: waiter.h. Every call is one transaction, set-based, with a verdict per item, and may be repeated with the same
  * keys. Reasons that any call may end with, beside its own: TIMED_OUT, LINK_LOST, UNCERTAIN (unknown: the commit was sent, or its
  * acknowledgement was qualified); ENGINE_BUSY (40001, 40P01, 53xxx, 57P0x before the commit: nothing happened, again later), DEPENDENCY_DOWN,
- * OVERLOADED (lane full), POISON (22xxx, 23xxx: the batch can never be taken as it is), ENGINE_FAULT. */
+ * OVERLOADED (lane full), LOCK_TIMEOUT (55P03: another transaction holds a row; nothing happened), POISON (22xxx, 23xxx: the batch can never be taken as it is), ENGINE_FAULT. */
 #pragma once
 #include "bus.h"
 #include "terms.h"
@@ -19,7 +19,6 @@ struct lease_ask {
     struct str owner;                  /* unique per process and start */
     const struct queue *queues;
     const int64_t *starts;             /* the broker's minimum of each */
-    const int64_t *caught_up_ms;       /* by the ledger's clock: all that the broker had stored in the queue by then is decided or parked; 0: not known; NULL: of none */
     size_t count;
 };
 struct leased {
@@ -30,7 +29,6 @@ struct leased {
 struct lease_answer {
     const struct leased *leased;       /* all that this owner holds now among those asked */
     size_t count;
-    int64_t now_ms;                    /* the ledger's clock, where it holds any; read after the call was asked and before it was answered */
 };
 
 /* ---- place: create orders ----------------------------------------------------------------------------------------------- */
@@ -73,33 +71,6 @@ struct release_ask {
     size_t count;
 };
 /* → struct place_answer: RELEASED fresh, or the verdict that stood, which is told to the store again. */
-
-/* ---- lost: neither store knows the reservation ---------------------------------------------------------------------------- */
-
-/* RELEASED(LOST), where it has been asked for long enough, no message of it may still be unread, and the user has not had LOST_MOST in the activity. The ledger
- * keeps when it was first asked for, by its own clock. The row must name an item and a request: any item of the activity, and the reservation's own id. */
-struct release_lost_ask {
-    struct str group;                  /* consumer group of create-order messages */
-    struct str reservation, activity, sku, user;
-    uint8_t epoch;
-    int64_t created_ms;
-    uint32_t after_ms;                 /* how long after it was first asked for */
-};
-#define LOST_MOST 8
-/* OK (a verdict stands now) · UNCHANGED (not yet, or not ever: above LOST_MOST). */
-
-/* ---- backlog: what may still be unread in the broker ----------------------------------------------------------------------- */
-
-struct backlog_ask {
-    struct str group;                  /* consumer group of create-order messages */
-    struct str activity;               /* or empty */
-};
-struct backlog_answer {
-    int64_t read_ms;                   /* all messages stored so long ago or longer are decided or parked; -1: not known */
-    bool unread;                       /* a bucket of the activity has been recovered, and a message stored before that may still be unread */
-};
-#define BACKLOG_SETTLES_MS 60000       /* after the recovery's begin, each queue must have been caught up: a consumer finds a new queue within 35 s */
-#define BACKLOG_MOST_MS 259200000      /* 72 hours: so long the broker keeps a message */
 
 /* ---- park: what can never be taken goes to a person --------------------------------------------------------------------- */
 
@@ -197,11 +168,14 @@ struct cancel_answer {
 struct overdue_ask {
     size_t limit;                           /* ≤ LEDGER_BATCH_MAX */
     uint32_t grace_ms;                      /* past the deadline by at least so much */
+    int64_t after_place;                    /* only those behind this place of an earlier answer, and behind its order where they share it; … */
+    struct str after_order;                 /* … 0 and empty: from the oldest */
 };
 struct overdue {
     struct str order, user, activity;
     int64_t amount, pay_deadline_ms;
     struct str currency;
+    int64_t place;                          /* in the order of deadlines, for after_place */
 };
 struct overdue_answer {
     const struct overdue *orders;           /* oldest deadline first */
@@ -233,7 +207,7 @@ struct reviews_ask {
 struct reviews_answer {
     const struct review *reviews;           /* newest first */
     size_t count;
-    uint64_t open;                          /* how many are open in all */
+    uint64_t open;                          /* how many are open in all, up to 10,000 */
 };
 /* RELEASE: no order will come (RESERVATION, or a MESSAGE with `what`) · the money goes back, once (PAYMENT).
  * RETRY: the message is placed again, without its queue; `what` is what the caller can read in a MESSAGE now · the payment is judged again.
@@ -390,8 +364,8 @@ struct heal_ask {
 /* OK · UNKNOWN_ACTIVITY · STALE_EPOCH (the activity lives in another) */
 struct heal_answer {
     uint64_t told;                          /* rows queued under this mark so far */
-    uint64_t waiting;                       /* of such rows of the activity, those not yet delivered, counted up to 1000 */
-    bool more;                              /* there is more to queue: ask again at once */
+    uint64_t waiting;                       /* of what was queued so for the activity, how much is not yet delivered; of 1000 rows at most */
+    bool more;                              /* there is more to queue: ask again at once. False while much is undelivered: ask again after a rest */
     bool healed;                            /* all is delivered and the incarnation recorded: it may be opened */
 };
 /* The first incarnation of a bucket, whose every unit was just handed over and counted. Only while the activity is WARM: nothing has been said yet. */
@@ -439,11 +413,8 @@ struct repair_answer {
     size_t count;
 };
 
-/* ---- prove: does the ledger commit a write? (readiness) ------------------------------------------------------------------- */
-
-/* OK: a small write is committed as durably as an order would be. `slot`, below LEDGER_PROVE_SLOTS: which of a few rows is written, so that processes do not
- * wait for each other; the budget should be long, for a commit that waits for a standby cannot be taken back. */
-#define LEDGER_PROVE_SLOTS 64
+/* Whether a batch that ended so may be taken in parts: it holds something that can never be taken, or that another transaction holds. */
+static inline bool ledger_splits(enum reason reason) { return reason == REASON_POISON || reason == REASON_LOCK_TIMEOUT; }
 
 struct ledger;
 struct ledger_ops {
@@ -453,8 +424,6 @@ struct ledger_ops {
     void (*release)(struct ledger *, const struct release_ask *, struct waiter *);              /* → struct place_answer      */
     void (*park)(struct ledger *, const struct park_ask *, struct waiter *);                    /* → NULL                     */
     void (*look)(struct ledger *, const struct ledger_look_ask *, struct waiter *);             /* → struct ledger_look_answer*/
-    void (*release_lost)(struct ledger *, const struct release_lost_ask *, struct waiter *);    /* → NULL                     */
-    void (*backlog)(struct ledger *, const struct backlog_ask *, struct waiter *);              /* → struct backlog_answer    */
     void (*claim)(struct ledger *, const struct claim_ask *, struct waiter *);                  /* → struct claim_answer      */
     void (*finish)(struct ledger *, const struct finish_ask *, struct waiter *);                /* → NULL                     */
     void (*activity_create)(struct ledger *, const struct activity_create *, struct waiter *);  /* → struct activity          */
@@ -471,8 +440,6 @@ struct ledger_ops {
     void (*resolve)(struct ledger *, const struct resolve_ask *, struct waiter *);              /* → struct resolve_answer    */
     void (*story)(struct ledger *, const struct story_ask *, struct waiter *);                  /* → struct story_answer      */
     void (*repair)(struct ledger *, const struct repair_ask *, struct waiter *);                /* → struct repair_answer      */
-    void (*prove)(struct ledger *, unsigned slot, struct waiter *);                             /* → NULL                     */
-    struct str (*refusal)(struct ledger *);                                                     /* at once; NULL: it has no words of its own */
 };
 struct ledger {
     const struct ledger_ops *ops;
@@ -483,8 +450,6 @@ static inline void ledger_place(struct ledger *l, const struct place_ask *a, str
 static inline void ledger_release(struct ledger *l, const struct release_ask *a, struct waiter *w) { l->ops->release(l, a, w); }
 static inline void ledger_park(struct ledger *l, const struct park_ask *a, struct waiter *w) { l->ops->park(l, a, w); }
 static inline void ledger_look(struct ledger *l, const struct ledger_look_ask *a, struct waiter *w) { l->ops->look(l, a, w); }
-static inline void ledger_release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w) { l->ops->release_lost(l, a, w); }
-static inline void ledger_backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w) { l->ops->backlog(l, a, w); }
 static inline void ledger_claim(struct ledger *l, const struct claim_ask *a, struct waiter *w) { l->ops->claim(l, a, w); }
 static inline void ledger_finish(struct ledger *l, const struct finish_ask *a, struct waiter *w) { l->ops->finish(l, a, w); }
 static inline void ledger_activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w) { l->ops->activity_create(l, a, w); }
@@ -500,7 +465,4 @@ static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a,
 static inline void ledger_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w) { l->ops->reviews(l, a, w); }
 static inline void ledger_resolve(struct ledger *l, const struct resolve_ask *a, struct waiter *w) { l->ops->resolve(l, a, w); }
 static inline void ledger_story(struct ledger *l, const struct story_ask *a, struct waiter *w) { l->ops->story(l, a, w); }
-static inline void ledger_prove(struct ledger *l, unsigned slot, struct waiter *w) { l->ops->prove(l, slot, w); }
-/* What the server said when it last refused such a write, or the connection for it; empty: nothing yet. Valid until the caller returns to the loop. */
-static inline struct str ledger_refusal(struct ledger *l) { return l->ops->refusal ? l->ops->refusal(l) : (struct str){0}; }
 static inline void ledger_repair(struct ledger *l, const struct repair_ask *a, struct waiter *w) { l->ops->repair(l, a, w); }

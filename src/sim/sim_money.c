@@ -328,9 +328,10 @@ size_t sim_books_overdue(const struct sim_books *b, const struct overdue_ask *as
     check(all != NULL);
     for (size_t i = 0; i < b->order_count; i++) {
         const struct order *o = &b->orders[i]->order;
-        if (o->state == ORDER_CREATED && o->pay_deadline_ms + (int64_t)ask->grace_ms <= now_ms)
+        bool behind = o->pay_deadline_ms > ask->after_place || (o->pay_deadline_ms == ask->after_place && str_cmp(o->order, ask->after_order) > 0);
+        if (o->state == ORDER_CREATED && behind && o->pay_deadline_ms + (int64_t)ask->grace_ms <= now_ms)
             all[count++] = (struct overdue){.order = o->order, .user = o->user, .activity = o->activity, .amount = o->amount,
-                                            .pay_deadline_ms = o->pay_deadline_ms, .currency = o->currency};
+                                            .pay_deadline_ms = o->pay_deadline_ms, .currency = o->currency, .place = o->pay_deadline_ms};
     }
     qsort(all, count, sizeof *all, by_deadline);
     count = count < ask->limit ? count : ask->limit;

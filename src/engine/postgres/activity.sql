@@ -10,8 +10,9 @@ LANGUAGE sql STABLE AS $$
   SELECT a.activity_id, a.title, a.number, a.epoch, a.buckets, a.state, a.version,
          (extract(epoch FROM a.starts_at) * 1000)::bigint, (extract(epoch FROM a.ends_at) * 1000)::bigint, a.pay_timeout_s, a.qualification, a.rebuilding,
          s.sku_id, s.stock, s.unit_first, s.price, s.currency
-  FROM activity a JOIN activity_sku s USING (activity_id)
-  WHERE p_activity IS NULL OR a.activity_id = p_activity
+  FROM unnest(CASE WHEN p_activity IS NULL THEN ARRAY(SELECT activity_id FROM activity) ELSE ARRAY[p_activity] END) i(id)
+  CROSS JOIN LATERAL (SELECT k.* FROM activity k WHERE k.activity_id = i.id LIMIT 1) a
+  CROSS JOIN LATERAL (SELECT k.* FROM activity_sku k WHERE k.activity_id = i.id OFFSET 0) s
   ORDER BY a.number, s.place
 $$;
 
@@ -44,7 +45,7 @@ BEGIN
     INSERT INTO activity (activity_id, number, title, buckets, starts_at, ends_at, pay_timeout_s, qualification)
     SELECT p_activity, coalesce(max(number), 0) + 1, p_title, p_buckets, to_timestamp(p_starts / 1000.0), to_timestamp(p_ends / 1000.0), p_pay_timeout,
            p_qualification FROM activity;
-    SELECT coalesce(max(unit_first + stock), 1) INTO base FROM activity_sku;
+    base := coalesce((SELECT k.unit_first + k.stock FROM activity_sku k ORDER BY k.unit_first DESC LIMIT 1), 1);
     INSERT INTO activity_sku (activity_id, sku_id, place, stock, unit_first, price, currency)
     SELECT p_activity, s.sku, s.place, s.stock, base + sum(s.stock) OVER (ORDER BY s.place) - s.stock, s.price, s.currency
     FROM unnest(s_sku, s_stock, s_price, s_currency) WITH ORDINALITY s(sku, stock, price, currency, place);

@@ -233,7 +233,7 @@ RETURNS TABLE (c_stock bigint, c_available bigint, c_consumed bigint, c_orders b
   SET enable_seqscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off SET jit TO off AS $$
   SELECT s.stock, s.available, s.consumed, o.orders, o.holding,
          (SELECT count(*) FROM consumer_inbox x WHERE x.activity_id = p_activity AND x.outcome = 'RELEASED'),
-         (SELECT coalesce(sum(CASE b.kind WHEN 'ORDERS' THEN 2 * b.generation ELSE 1 END), 0) FROM (SELECT * FROM outbox ORDER BY outbox_id LIMIT 1000) b
+         (SELECT coalesce(sum(CASE b.kind WHEN 'ORDERS' THEN 2 * b.generation WHEN 'STATUSES' THEN b.generation WHEN 'RETURNS' THEN b.generation ELSE 1 END), 0) FROM (SELECT * FROM outbox ORDER BY outbox_id LIMIT 1000) b
           WHERE coalesce(b.activity_id, (SELECT x.activity_id FROM consumer_inbox x WHERE x.reservation_id = b.reservation_id)) = p_activity),
          coalesce((extract(epoch FROM o.first_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.last_at) * 1000)::bigint, 0)
   FROM (SELECT coalesce(sum(k.stock), 0)::bigint AS stock, coalesce(sum(u.available), 0)::bigint AS available, coalesce(sum(u.consumed), 0)::bigint AS consumed
@@ -251,7 +251,7 @@ RETURNS TABLE (c_stock bigint, c_available bigint, c_consumed bigint, c_orders b
                c_first bigint, c_last bigint) LANGUAGE sql STABLE SET jit TO off AS $$
   SELECT (SELECT coalesce(sum(stock), 0)::bigint FROM activity_sku), u.available, u.consumed, o.orders, o.holding,
          (SELECT count(*) FROM consumer_inbox WHERE outcome = 'RELEASED'),
-         (SELECT coalesce(sum(CASE b.kind WHEN 'ORDERS' THEN 2 * b.generation ELSE 1 END), 0) FROM outbox b),
+         (SELECT coalesce(sum(CASE b.kind WHEN 'ORDERS' THEN 2 * b.generation WHEN 'STATUSES' THEN b.generation WHEN 'RETURNS' THEN b.generation ELSE 1 END), 0) FROM outbox b),
          coalesce((extract(epoch FROM o.first_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.last_at) * 1000)::bigint, 0)
   FROM (SELECT count(*) FILTER (WHERE status = 'AVAILABLE') AS available, count(*) FILTER (WHERE status = 'CONSUMED') AS consumed FROM inventory_token) u,
        (SELECT count(*) AS orders, count(*) FILTER (WHERE status <> 'CANCELED') AS holding, min(created_at) AS first_at, max(created_at) AS last_at FROM orders) o

@@ -20,7 +20,12 @@ BEGIN
     WHEN 'RESERVATION' THEN id := p_id;
     WHEN 'ORDER' THEN SELECT o.reservation_id INTO id FROM orders o WHERE o.order_id = p_id;
     WHEN 'REQUEST' THEN
-      SELECT o.reservation_id INTO id FROM orders o WHERE o.activity_id = p_activity AND o.user_id = p_user AND o.request_id = p_id;
+      -- By the user's order of each SKU. Asked by (activity, user, request), which has an index too, a planner that expects one row of the sale reads the whole
+      -- sale by the index (activity, SKU, user).
+      SELECT o.reservation_id INTO id FROM activity_sku s
+      CROSS JOIN LATERAL (SELECT k.reservation_id, k.request_id FROM orders k
+                          WHERE k.activity_id = s.activity_id AND k.sku_id = s.sku_id AND k.user_id = p_user LIMIT 1) o
+      WHERE s.activity_id = p_activity AND o.request_id = p_id;
       IF id IS NULL THEN
         SELECT x.reservation_id INTO id FROM consumer_inbox x
         WHERE x.activity_id = p_activity AND x.user_id = p_user AND x.request_id = p_id AND x.outcome = 'RELEASED'
@@ -28,7 +33,7 @@ BEGIN
       END IF;
       IF id IS NULL THEN
         SELECT r.reservation_id INTO id FROM review r
-        WHERE r.activity_id = p_activity AND r.user_id = p_user AND r.request_id = p_id AND r.status = 'OPEN' LIMIT 1;
+        WHERE r.activity_id = p_activity AND r.user_id = p_user AND r.request_id = p_id AND r.status = 'OPEN' LIMIT 1;    -- review_request
       END IF;
   END CASE;
   IF id IS NULL THEN
@@ -47,9 +52,9 @@ BEGIN
            coalesce((extract(epoch FROM p.occurred_at) * 1000)::bigint, 0), coalesce(p.disposition, 'OK'), coalesce(p.refund_status, 'NONE'),
            coalesce((extract(epoch FROM p.received_at) * 1000)::bigint, 0)
     FROM (VALUES (id)) asked(id)
-    LEFT JOIN consumer_inbox x ON x.reservation_id = asked.id
-    LEFT JOIN orders o ON o.reservation_id = asked.id
-    LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE v.reservation_id = asked.id AND v.status = 'OPEN' ORDER BY v.opened_at LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = asked.id LIMIT 1) x ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE k.reservation_id = asked.id LIMIT 1) o ON true
+    LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE v.reservation_id = asked.id AND v.status || '' = 'OPEN' ORDER BY v.opened_at LIMIT 1) r ON true
     LEFT JOIN LATERAL (SELECT q.* FROM payment_record q WHERE p_by = 'ORDER' AND q.order_id = p_id ORDER BY q.received_at, q.payment_id LIMIT 64) p ON true
     WHERE (x.reservation_id IS NOT NULL OR r.review_id IS NOT NULL)
       AND (coalesce(p_user, '') = '' OR coalesce(x.user_id, r.user_id) = p_user)
@@ -57,16 +62,19 @@ BEGIN
 END $$;
 
 -- units: the units of an activity after `after`, in order: who has each, and whether something of it is still to be delivered.
+-- Of the rows that tell of many, 256 are looked into; where more stand undelivered, something of every unit that an order has may be among them.
 CREATE OR REPLACE FUNCTION units(p_activity text, p_after bigint, p_bucket integer, p_available boolean, p_limit integer)
 RETURNS TABLE (u_unit bigint, u_generation integer, u_sku text, u_home smallint, u_available boolean, u_reservation text, u_ordered boolean,
                u_returning boolean)
 LANGUAGE sql STABLE AS $$
   SELECT t.unit, t.generation, t.sku_id, t.bucket, t.status = 'AVAILABLE', coalesce(t.reservation_id, ''),
-         EXISTS (SELECT FROM orders o JOIN order_state s ON s.state = o.status WHERE o.unit = t.unit AND o.status <> 'CANCELED' AND s.holds_stock),
-         EXISTS (SELECT FROM outbox b WHERE b.key = 'RETURN:' || t.unit || '-' || t.generation)
-         OR EXISTS (SELECT FROM outbox b WHERE b.key = 'STATUS:' || coalesce(t.reservation_id, (
-              SELECT j.reservation_id FROM inventory_journal j WHERE j.unit = t.unit AND j.generation = t.generation AND j.change IN ('RETURNED', 'FREED') LIMIT 1)))
-         OR coalesce(t.reservation_id, '') IN (SELECT unnest(b.reservations) FROM outbox b WHERE b.kind = 'ORDERS')
+         coalesce((SELECT s.holds_stock FROM orders o JOIN order_state s ON s.state = o.status WHERE o.unit = t.unit AND o.status <> 'CANCELED' LIMIT 1), false),
+         (SELECT b.key FROM outbox b WHERE b.key = 'RETURN:' || t.unit || '-' || t.generation) IS NOT NULL
+         OR (SELECT b.key FROM outbox b WHERE b.key = 'STATUS:' || coalesce(t.reservation_id, (
+               SELECT j.reservation_id FROM inventory_journal j WHERE j.unit = t.unit AND j.generation = t.generation AND j.change IN ('RETURNED', 'FREED') LIMIT 1))) IS NOT NULL
+         OR coalesce(t.reservation_id, '') IN (SELECT unnest(p.reservations) FROM (
+              SELECT b.reservations FROM outbox b WHERE b.kind = 'ORDERS' ORDER BY b.outbox_id + 0 LIMIT 256) p)
+         OR (t.reservation_id IS NOT NULL AND (SELECT true FROM outbox b WHERE b.kind = 'ORDERS' ORDER BY b.outbox_id + 0 OFFSET 256 LIMIT 1) IS NOT NULL)
   FROM (SELECT k.* FROM activity_sku s
         CROSS JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE k.unit BETWEEN greatest(s.unit_first, p_after + 1) AND s.unit_first + s.stock - 1
                             AND (p_bucket < 0 OR k.bucket = p_bucket) AND (NOT p_available OR k.status = 'AVAILABLE')

@@ -74,7 +74,7 @@ void money_cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w
     lane_submit(c);
 }
 
-enum { DUE_ORDER, DUE_USER, DUE_ACTIVITY, DUE_AMOUNT, DUE_DEADLINE, DUE_CURRENCY, DUE_NOW };
+enum { DUE_ORDER, DUE_USER, DUE_ACTIVITY, DUE_AMOUNT, DUE_DEADLINE, DUE_CURRENCY, DUE_NOW, DUE_PLACE };
 
 static void overdue_decode(struct call *c, const PGresult *r)
 {
@@ -86,6 +86,7 @@ static void overdue_decode(struct call *c, const PGresult *r)
         orders[i] = (struct overdue){
             .order = field_str(r, row, DUE_ORDER), .user = field_str(r, row, DUE_USER), .activity = field_str(r, row, DUE_ACTIVITY),
             .amount = field_int(r, row, DUE_AMOUNT), .pay_deadline_ms = field_int(r, row, DUE_DEADLINE), .currency = field_str(r, row, DUE_CURRENCY),
+            .place = field_int(r, row, DUE_PLACE),
         };
     }
     wake(c, REASON_OK, &(struct overdue_answer){.orders = orders, .count = n, .now_ms = field_int(r, 0, DUE_NOW)});
@@ -98,6 +99,8 @@ void money_overdue(struct ledger *l, const struct overdue_ask *a, struct waiter 
     c->decode = overdue_decode;
     params_i32(&c->params, (int32_t)a->limit);
     params_i32(&c->params, a->grace_ms > INT32_MAX ? INT32_MAX : (int32_t)a->grace_ms);
+    params_i64(&c->params, a->after_place);
+    params_text(&c->params, a->after_order);
     lane_submit(c);
 }
 
@@ -147,7 +150,7 @@ static void reviews_decode(struct call *c, const PGresult *r)
 void money_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w)
 {
     check(a->id.len > 0 || (a->limit > 0 && a->limit <= LEDGER_BATCH_MAX));
-    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_reviews, w);
+    struct call *c = lane_call(&of(l)->lanes[LANE_REPORT], CALL_reviews, w);
     c->decode = reviews_decode;
     c->asked = a->id.len > 0;
     params_text(&c->params, a->id);
@@ -227,7 +230,7 @@ void money_story(struct ledger *l, const struct story_ask *a, struct waiter *w)
     static const char *const by[] = {[STORY_UNIT] = "UNIT", [STORY_RESERVATION] = "RESERVATION", [STORY_ORDER] = "ORDER", [STORY_PAYMENT] = "PAYMENT",
                                      [STORY_USER] = "USER"};
     check(a->limit > 0 && a->limit <= LEDGER_BATCH_MAX);
-    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_story, w);
+    struct call *c = lane_call(&of(l)->lanes[LANE_REPORT], CALL_story, w);
     c->decode = story_decode;
     params_text(&c->params, str_of(by[a->by]));
     params_text(&c->params, a->id);

@@ -4,6 +4,7 @@
 -- outbox_claim: a claimed row, as its relay is told of it. The relay reads it by place.
 DROP FUNCTION IF EXISTS claim_outbox(integer, integer);
 DROP FUNCTION IF EXISTS claim_orders(integer, integer);
+DROP FUNCTION IF EXISTS claim_packs(integer, integer);
 DROP TYPE IF EXISTS outbox_claim;
 CREATE TYPE outbox_claim AS (
   o_row bigint, o_version integer, o_kind text, o_activity text, o_number integer, o_epoch smallint, o_buckets smallint, o_rebuilding boolean,
@@ -13,8 +14,7 @@ CREATE TYPE outbox_claim AS (
 
 -- claim_outbox(limit, hold): up to `limit` rows nobody holds, oldest first, held for `hold` ms. What a row says is read after the
 -- claim: the verdict of a reservation (or that a person has it), epoch and buckets of its activity, home and generation of a unit.
--- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms. Of rows that tell of many orders come one for each order, of kind
--- ORDERS, which is a STATUS and an EVENT: such a claim has none of the other kinds, and counts each order twice.
+-- `waiting` counts the rows left unclaimed, up to 1000; `age` is that of the row, in ms. Rows that tell of many come by claim_packs: such a claim has no others.
 -- Where the oldest were all held before, their receiver is perhaps away: they get half of the claim, and half goes to the oldest that nobody has tried.
 CREATE OR REPLACE FUNCTION claim_outbox(p_limit integer, p_hold_ms integer)
 RETURNS SETOF outbox_claim LANGUAGE plpgsql VOLATILE AS $$
@@ -24,24 +24,26 @@ DECLARE
   untried bigint[];
   rest bigint := 0;
 BEGIN
-  IF (SELECT b.kind FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now() ORDER BY b.outbox_id LIMIT 1) = 'ORDERS' THEN
-    RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
+  IF (SELECT b.kind FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now() ORDER BY b.outbox_id LIMIT 1) IN ('ORDERS', 'STATUSES', 'RETURNS') THEN
+    RETURN QUERY SELECT * FROM claim_packs(p_limit, p_hold_ms);
     IF FOUND THEN
       RETURN;
     END IF;
   END IF;
-  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind <> 'ORDERS' AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b
+               WHERE b.kind NOT IN ('ORDERS', 'STATUSES', 'RETURNS') AND (b.claimed_until IS NULL OR b.claimed_until <= now())
                ORDER BY b.outbox_id LIMIT p_limit FOR UPDATE SKIP LOCKED);
   IF cardinality(ids) = 0 THEN
-    RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
+    RETURN QUERY SELECT * FROM claim_packs(p_limit, p_hold_ms);
     RETURN;
   END IF;
-  IF cardinality(ids) = p_limit AND NOT EXISTS (SELECT FROM outbox b WHERE b.outbox_id = ANY (ids) AND b.claimed_until IS NULL) THEN
-    IF random() < 0.5 AND EXISTS (SELECT FROM outbox b WHERE b.kind = 'ORDERS' AND b.claimed_until IS NULL) THEN
-      RETURN QUERY SELECT * FROM claim_orders(p_limit, p_hold_ms);
+  IF cardinality(ids) = p_limit AND (SELECT b.outbox_id FROM outbox b WHERE b.outbox_id = ANY (ids) AND b.claimed_until IS NULL LIMIT 1) IS NULL THEN
+    IF random() < 0.5 AND (SELECT b.outbox_id FROM outbox b WHERE b.kind IN ('ORDERS', 'STATUSES', 'RETURNS') AND b.claimed_until IS NULL
+                           ORDER BY b.outbox_id + 0 LIMIT 1) IS NOT NULL THEN
+      RETURN QUERY SELECT * FROM claim_packs(p_limit, p_hold_ms);
       RETURN;
     END IF;
-    untried := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind <> 'ORDERS' AND b.claimed_until IS NULL
+    untried := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind NOT IN ('ORDERS', 'STATUSES', 'RETURNS') AND b.claimed_until IS NULL
                      ORDER BY b.outbox_id LIMIT p_limit / 2 FOR UPDATE SKIP LOCKED);
     ids := ids[1 : p_limit - cardinality(untried)] || untried;
   END IF;
@@ -78,23 +80,28 @@ BEGIN
            rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, coalesce(p.payment_id, ''), coalesce(p.order_id, ''), coalesce(p.amount, 0),
            coalesce(p.currency, ''), coalesce(p.channel, '')
     FROM outbox b
-    LEFT JOIN consumer_inbox x ON x.reservation_id = b.reservation_id
-    LEFT JOIN consumer_inbox s ON s.reservation_id = x.superseded_by
+    LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = b.reservation_id LIMIT 1) x ON true
+    LEFT JOIN LATERAL (SELECT k.request_id, k.sku_id FROM consumer_inbox k WHERE k.reservation_id = x.superseded_by LIMIT 1) s ON true
     LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE b.kind = 'STATUS' AND x.reservation_id IS NULL AND v.reservation_id = b.reservation_id
                        ORDER BY v.opened_at DESC LIMIT 1) r ON true
-    LEFT JOIN review d ON b.kind = 'DEAD_LETTER' AND d.review_id = b.subject
-    LEFT JOIN orders o ON b.kind = 'EVENT' AND o.reservation_id = b.reservation_id
-    LEFT JOIN inventory_journal j ON j.unit = o.unit AND j.generation = o.raised AND j.change = 'FREED'
-    LEFT JOIN payment_record p ON b.kind = 'REFUND' AND p.payment_id = b.subject
-    LEFT JOIN inventory_token t ON b.kind = 'RETURN' AND t.unit = b.unit
-    LEFT JOIN activity a ON a.activity_id = b.activity_id
+    LEFT JOIN LATERAL (SELECT k.* FROM review k WHERE b.kind = 'DEAD_LETTER' AND k.review_id = b.subject LIMIT 1) d ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE b.kind = 'EVENT' AND k.reservation_id = b.reservation_id LIMIT 1) o ON true
+    LEFT JOIN LATERAL (SELECT k.reason FROM inventory_journal k WHERE k.unit = o.unit AND k.generation = o.raised AND k.change = 'FREED' LIMIT 1) j ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM payment_record k WHERE b.kind = 'REFUND' AND k.payment_id = b.subject LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE b.kind = 'RETURN' AND k.unit = b.unit LIMIT 1) t ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM activity k WHERE k.activity_id = b.activity_id LIMIT 1) a ON true
     WHERE b.outbox_id = ANY (ids)
     ORDER BY b.outbox_id;
 END $$;
 
--- claim_orders(limit, hold): claim_outbox of rows that tell of many orders. One that was claimed before and not finished, and one larger than the limit,
--- falls into the rows of its orders, so that what can never be delivered holds nobody up but itself.
-CREATE OR REPLACE FUNCTION claim_orders(p_limit integer, p_hold_ms integer)
+-- pack_weight: what a row that tells of many counts as. An order is a status and an event.
+CREATE OR REPLACE FUNCTION pack_weight(kind text, members integer) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE kind WHEN 'ORDERS' THEN 2 * members ELSE members END;
+
+-- claim_packs(limit, hold): claim_outbox of rows that tell of many (of at most 128 things each): a row for each of them, side by side; of an ORDERS row such that are a
+-- STATUS and an EVENT and count twice. One that was claimed before and not finished, and one larger than the limit, falls into the rows of its members, so that
+-- what can never be delivered holds nobody up but itself.
+CREATE OR REPLACE FUNCTION claim_packs(p_limit integer, p_hold_ms integer)
 RETURNS SETOF outbox_claim LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -102,32 +109,44 @@ DECLARE
   apart bigint[];
   rest bigint := 0;
 BEGIN
-  ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.kind = 'ORDERS' AND (b.claimed_until IS NULL OR b.claimed_until <= now())
-               ORDER BY b.outbox_id LIMIT greatest(p_limit / 128, 1) FOR UPDATE SKIP LOCKED);
-  apart := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.outbox_id = ANY (ids) AND (b.claimed_until IS NOT NULL OR 2 * b.generation > p_limit));
+  ids := ARRAY(SELECT b.outbox_id FROM outbox b
+               WHERE b.kind IN ('ORDERS', 'STATUSES', 'RETURNS') AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+               ORDER BY b.outbox_id + 0 LIMIT greatest(p_limit / 128, 1) FOR UPDATE SKIP LOCKED);
+  apart := ARRAY(SELECT b.outbox_id FROM outbox b
+                 WHERE b.outbox_id = ANY (ids) AND (b.claimed_until IS NOT NULL OR pack_weight(b.kind, b.generation) > p_limit));
   IF cardinality(apart) > 0 THEN
-    PERFORM outbox_tell('{}', ARRAY(SELECT unnest(b.reservations) FROM outbox b WHERE b.outbox_id = ANY (apart)), NULL);
+    PERFORM outbox_tell('{}', ARRAY(SELECT unnest(b.reservations) FROM outbox b WHERE b.outbox_id = ANY (apart) AND b.kind || '' = 'ORDERS'), NULL);
+    PERFORM heal_tell(b.activity_id, b.reservations, b.units, b.generations) FROM outbox b WHERE b.outbox_id = ANY (apart) AND b.kind || '' <> 'ORDERS';
     DELETE FROM outbox WHERE outbox_id = ANY (apart);
   END IF;
   UPDATE outbox SET claimed_until = now() + make_interval(secs => p_hold_ms / 1000.0) WHERE outbox_id = ANY (ids);
-  SELECT 2 * coalesce(sum(unclaimed.generation), 0) INTO rest FROM (
-    SELECT b.generation FROM outbox b WHERE b.kind = 'ORDERS' AND b.outbox_id > ids[cardinality(ids)] AND (b.claimed_until IS NULL OR b.claimed_until <= now())
-    ORDER BY b.outbox_id LIMIT 8) unclaimed;
+  SELECT coalesce(sum(pack_weight(unclaimed.kind, unclaimed.generation)), 0) INTO rest FROM (
+    SELECT b.kind, b.generation FROM outbox b
+    WHERE b.kind IN ('ORDERS', 'STATUSES', 'RETURNS') AND b.outbox_id + 0 > ids[cardinality(ids)] AND (b.claimed_until IS NULL OR b.claimed_until <= now())
+    ORDER BY b.outbox_id + 0 LIMIT 8) unclaimed;
   RETURN QUERY
-    SELECT b.outbox_id, b.version, b.kind, b.activity_id, a.number, a.epoch, a.buckets, a.rebuilding, o.user_id, o.sku_id, o.request_id, o.reservation_id,
-           '', '', '', 'ORDERED', 'OK', o.unit, o.generation, 0::smallint, false, o.order_id,
-           json_build_object('event', 'ORDER_CREATED', 'event_id', 'EVENT:ORDER_CREATED:' || o.reservation_id, 'reservation_id', o.reservation_id,
+    SELECT b.outbox_id, b.version, CASE b.kind WHEN 'STATUSES' THEN 'STATUS' WHEN 'RETURNS' THEN 'RETURN' ELSE b.kind END, b.activity_id,
+           coalesce(a.number, 0), coalesce(a.epoch, 0::smallint), coalesce(a.buckets, 0::smallint), coalesce(a.rebuilding, false),
+           coalesce(o.user_id, x.user_id, ''), coalesce(o.sku_id, x.sku_id, t.sku_id, ''), coalesce(o.request_id, x.request_id, ''), coalesce(m.id, ''),
+           coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''), CASE b.kind WHEN 'STATUSES' THEN x.outcome ELSE 'ORDERED' END,
+           coalesce(x.reason, 'OK'), coalesce(o.unit, x.unit, m.unit, 0), coalesce(o.generation, x.generation, m.generation, 0), coalesce(t.bucket, 0::smallint),
+           b.kind = 'RETURNS' AND (t.unit IS NULL OR t.generation <> m.generation OR t.status <> 'AVAILABLE'), coalesce(o.order_id, ''),
+           CASE b.kind WHEN 'ORDERS' THEN json_build_object('event', 'ORDER_CREATED', 'event_id', 'EVENT:ORDER_CREATED:' || o.reservation_id,
+             'reservation_id', o.reservation_id,
              'order_id', o.order_id, 'activity_id', o.activity_id, 'sku_id', o.sku_id, 'user_id', o.user_id, 'request_id', o.request_id,
              'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
              'pay_deadline', to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'reason', NULL,
-             'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text,
+             'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text ELSE '' END,
            rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, '', '', 0::bigint, '', ''
     FROM outbox b
-    JOIN activity a ON a.activity_id = b.activity_id
-    CROSS JOIN LATERAL unnest(b.reservations) WITH ORDINALITY p(id, ordinal)
-    JOIN orders o ON o.reservation_id = p.id
+    LEFT JOIN LATERAL (SELECT k.* FROM activity k WHERE k.activity_id = b.activity_id LIMIT 1) a ON true
+    CROSS JOIN LATERAL unnest(b.reservations, b.units, b.generations) WITH ORDINALITY m(id, unit, generation, ordinal)
+    LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE b.kind = 'ORDERS' AND k.reservation_id = m.id LIMIT 1) o ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE b.kind = 'STATUSES' AND k.reservation_id = m.id LIMIT 1) x ON true
+    LEFT JOIN LATERAL (SELECT k.request_id, k.sku_id FROM consumer_inbox k WHERE k.reservation_id = x.superseded_by LIMIT 1) s ON true
+    LEFT JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE b.kind = 'RETURNS' AND k.unit = m.unit LIMIT 1) t ON true
     WHERE b.outbox_id = ANY (ids)
-    ORDER BY b.outbox_id, p.ordinal;
+    ORDER BY b.outbox_id, m.ordinal;
 END $$;
 
 -- finish_outbox(rows, versions): these were delivered at these versions. A row renewed meanwhile stays, and so does one that is
@@ -141,8 +160,9 @@ DECLARE
   r_generation integer[];
   refunded text[];
 BEGIN
-  ids := ARRAY(SELECT b.outbox_id FROM outbox b JOIN unnest(f_row, f_version) f(id, version) ON b.outbox_id = f.id AND b.version = f.version
-               FOR UPDATE OF b SKIP LOCKED);
+  ids := ARRAY(SELECT b.outbox_id FROM unnest(f_row, f_version) f(id, version)
+               CROSS JOIN LATERAL (SELECT k.outbox_id, k.version FROM outbox k WHERE k.outbox_id = f.id LIMIT 1 FOR UPDATE SKIP LOCKED) b
+               WHERE b.version = f.version);
   WITH deleted AS (DELETE FROM outbox WHERE outbox_id = ANY (ids) RETURNING kind, unit, generation, subject)
   SELECT count(*), array_agg(unit ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'), array_agg(generation ORDER BY unit, generation) FILTER (WHERE kind = 'RETURN'),
          array_agg(subject) FILTER (WHERE kind = 'REFUND')
@@ -150,7 +170,7 @@ BEGIN
   IF r_unit IS NOT NULL THEN
     UPDATE compensation c SET status = 'RELEASED', done_at = now()
     FROM unnest(r_unit, r_generation) r(unit, generation)
-    WHERE c.unit = r.unit AND c.generation = r.generation AND c.status = 'RELEASE_PENDING';
+    WHERE c.unit = ANY (ARRAY[r.unit]) AND c.generation = ANY (ARRAY[r.generation]) AND c.status = 'RELEASE_PENDING';
   END IF;
   IF refunded IS NOT NULL THEN
     UPDATE payment_record p SET refund_status = 'DONE', refunded_at = now(), version = p.version + 1

@@ -24,7 +24,8 @@ CREATE OR REPLACE FUNCTION review_payment_name(payment_id text, why text, body_h
 CREATE OR REPLACE FUNCTION refund_ask(p_payments text[]) RETURNS void LANGUAGE sql VOLATILE AS $$
   INSERT INTO outbox AS b (key, kind, activity_id, reservation_id, subject)
   SELECT 'REFUND:' || p.payment_id, 'REFUND', o.activity_id, o.reservation_id, p.payment_id
-  FROM payment_record p LEFT JOIN orders o ON o.order_id = p.order_id
+  FROM payment_record p
+  LEFT JOIN LATERAL (SELECT k.activity_id, k.reservation_id FROM orders k WHERE k.order_id = p.order_id LIMIT 1) o ON true
   WHERE p.payment_id = ANY (p_payments)
   ORDER BY p.payment_id
   ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL
@@ -46,7 +47,7 @@ BEGIN
   IF back IS NOT NULL THEN
     PERFORM refund_ask(back);
     UPDATE review SET status = 'RESOLVED', decision = 'RELEASE', resolved_at = now(), actor = 'ledger', note = 'its reservation is RELEASED'
-    WHERE payment_id = ANY (back) AND status = 'OPEN';
+    WHERE payment_id = ANY (back) AND status || '' = 'OPEN';
   END IF;
 END $$;
 
@@ -120,10 +121,11 @@ BEGIN
                     ELSE 'PAYMENT_AFTER_CANCEL' END AS said
         FROM unnest(w_id, w_hash, i_reservation, i_payment, i_order, i_result, i_amount, i_currency, turns)
           WITH ORDINALITY i(webhook, hash, reservation, payment, ord, result, amount, currency, turn, ordinal)
-        LEFT JOIN payment_webhook w ON w.webhook_id = i.webhook
-        LEFT JOIN payment_record p ON p.payment_id = i.payment
-        LEFT JOIN orders o ON o.order_id = i.ord AND i.ord = ANY (locked)
-        LEFT JOIN consumer_inbox x ON x.reservation_id = CASE WHEN i.reservation <> '' THEN i.reservation ELSE reservation_of(i.ord) END
+        LEFT JOIN LATERAL (SELECT k.* FROM payment_webhook k WHERE k.webhook_id = i.webhook LIMIT 1) w ON true
+        LEFT JOIN LATERAL (SELECT k.* FROM payment_record k WHERE k.payment_id = i.payment LIMIT 1) p ON true
+        LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE k.order_id = i.ord LIMIT 1) o ON o.order_id = ANY (locked)
+        LEFT JOIN LATERAL (SELECT k.outcome FROM consumer_inbox k
+                           WHERE k.reservation_id = CASE WHEN i.reservation <> '' THEN i.reservation ELSE reservation_of(i.ord) END LIMIT 1) x ON true
         WHERE i.turn = round) d
       ORDER BY d.ordinal) f;
     FOR k IN 1 .. cardinality(j.ordinal) LOOP
@@ -135,7 +137,7 @@ BEGIN
     -- 4. the orders
     UPDATE orders o SET status = 'PAID', paid_at = now(), payment_id = i_payment[f.ordinal], updated_at = now(), version = o.version + 1
     FROM unnest(j.ordinal, j.outcome, j.known) f(ordinal, outcome, known)
-    WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known AND o.order_id = i_order[f.ordinal] AND o.status = 'CREATED';
+    WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known AND o.order_id = ANY (ARRAY[i_order[f.ordinal]]) AND o.status || '' = 'CREATED';
     GET DIAGNOSTICS rows = ROW_COUNT;
     IF rows <> (SELECT count(*) FROM unnest(j.outcome, j.known) f(outcome, known) WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known) THEN
       RAISE EXCEPTION 'pay_orders: % orders PAID, another number was to be', rows USING ERRCODE = 'assert_failure';
@@ -173,7 +175,8 @@ BEGIN
     -- 7. what others must hear
     INSERT INTO outbox AS b (key, kind, reservation_id, subject)
     SELECT 'EVENT:PAID:' || o.reservation_id, 'EVENT', o.reservation_id, 'PAID'
-    FROM unnest(j.ordinal, j.outcome, j.known) f(ordinal, outcome, known) JOIN orders o ON o.order_id = i_order[f.ordinal]
+    FROM unnest(j.ordinal, j.outcome, j.known) f(ordinal, outcome, known)
+    CROSS JOIN LATERAL (SELECT k.reservation_id FROM orders k WHERE k.order_id = i_order[f.ordinal] LIMIT 1) o
     WHERE f.outcome = 'PAYMENT_APPLIED' AND NOT f.known
     ORDER BY o.reservation_id
     ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
@@ -183,7 +186,7 @@ BEGIN
   RETURN QUERY
     SELECT f.outcome, f.why, f.fresh, coalesce(p.refund_status <> 'NONE', false)
     FROM unnest(outcomes, whys, freshes, i_payment) WITH ORDINALITY f(outcome, why, fresh, payment, ordinal)
-    LEFT JOIN payment_record p ON p.payment_id = f.payment
+    LEFT JOIN LATERAL (SELECT k.refund_status FROM payment_record k WHERE k.payment_id = f.payment LIMIT 1) p ON true
     ORDER BY f.ordinal;
 END $$;
 
@@ -210,7 +213,7 @@ BEGIN
   WHERE r.payment_id = p_payment;
   IF outcome = 'PAYMENT_APPLIED' THEN
     UPDATE orders x SET status = 'PAID', paid_at = now(), payment_id = p_payment, updated_at = now(), version = x.version + 1
-    WHERE x.order_id = o.order_id AND x.status = 'CREATED';
+    WHERE x.order_id = o.order_id AND x.status || '' = 'CREATED';
     INSERT INTO outbox AS b (key, kind, reservation_id, subject) VALUES ('EVENT:PAID:' || o.reservation_id, 'EVENT', o.reservation_id, 'PAID')
     ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
   ELSIF outcome <> 'PAYMENT_FAILED_RECORDED' THEN

@@ -5,7 +5,10 @@
 -- Out: one row per item, in order. The one row QUEUE_LOST instead: an offset row was not where the caller believed; nothing was done.
 -- Promises: whoever inserts an inbox row first has decided; at most one order per unit and generation, reservation, request, user
 -- and SKU; a released unit has its next generation and its return queued in the same transaction.
--- Look-ups per item are written as subqueries of their own (LIMIT 1, IS NULL), which the planner may not turn into a join over the whole table.
+-- No plan of these may depend on statistics, which are missing or stale when a sale begins (test/contract/ledger/ledger_plans.c):
+--   a look-up per item is a LATERAL subquery with LIMIT 1, or a scalar subquery: the planner cannot turn it round or hash the whole table;
+--   an UPDATE joined to the items says `key = ANY (ARRAY[item.key])`: no equality from which a merge order, and so a full scan of the index, could come;
+--   a condition that is the predicate of a partial index stands outside the look-up, or reads `status || ''`: else that index may be read from end to end.
 -- Locks: offsets → inbox → requests → units → orders → outbox, each in order of its key.
 
 -- place_usual: the usual batch, where nothing collides: all items of `i_new` become orders. False: something is in the way, and nothing has happened.
@@ -33,12 +36,10 @@ BEGIN
     SELECT DISTINCT request_key(i.activity, i.usr, i.request) AS key FROM unnest(i_activity, i_user, i_request, i_new) i(activity, usr, request, new)
     WHERE i.new ORDER BY key) k;
 
-  WITH held AS MATERIALIZED (
-    SELECT t.generation = i.generation AND t.status = 'AVAILABLE' AS matches
-    FROM unnest(i_unit, i_generation, i_activity, i_sku, i_new) i(unit, generation, activity, sku, new)
-    JOIN inventory_token t ON t.unit = i.unit AND t.activity_id = i.activity AND t.sku_id = i.sku
-    WHERE i.new ORDER BY t.unit FOR UPDATE OF t)
-  SELECT count(*) FILTER (WHERE matches) INTO rows FROM held;
+  SELECT count(*) INTO rows
+  FROM (SELECT * FROM unnest(i_unit, i_generation, i_activity, i_sku, i_new) i(unit, generation, activity, sku, new) WHERE i.new ORDER BY i.unit) i
+  CROSS JOIN LATERAL (SELECT t.generation, t.status, t.activity_id, t.sku_id FROM inventory_token t WHERE t.unit = i.unit LIMIT 1 FOR UPDATE) t
+  WHERE t.generation = i.generation AND t.status = 'AVAILABLE' AND t.activity_id = i.activity AND t.sku_id = i.sku;
   IF rows <> i_news THEN
     RAISE EXCEPTION 'a unit is not as its message says' USING ERRCODE = 'SK001';
   END IF;
@@ -48,8 +49,8 @@ BEGIN
          now() + make_interval(secs => a.pay_timeout_s)
   FROM unnest(i_reservation, i_activity, i_sku, i_user, i_request, i_unit, i_generation, i_new)
     i(reservation, activity, sku, usr, request, unit, generation, new)
-  JOIN activity_sku s ON s.activity_id = i.activity AND s.sku_id = i.sku
-  JOIN activity a ON a.activity_id = i.activity
+  CROSS JOIN LATERAL (SELECT k.price, k.currency FROM activity_sku k WHERE k.activity_id = i.activity AND k.sku_id = i.sku LIMIT 1) s
+  CROSS JOIN LATERAL (SELECT k.pay_timeout_s FROM activity k WHERE k.activity_id = i.activity LIMIT 1) a
   WHERE i.new
     AND (SELECT x.outcome FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
          AND x.outcome = 'RELEASED' LIMIT 1) IS NULL
@@ -61,7 +62,7 @@ BEGIN
 
   UPDATE inventory_token t SET status = 'CONSUMED', reservation_id = p.id, consumed_at = now(), updated_at = now()
   FROM unnest(i_unit, i_generation, i_reservation, i_new) p(unit, generation, id, new)
-  WHERE p.new AND t.unit = p.unit AND t.generation = p.generation AND t.status = 'AVAILABLE';
+  WHERE p.new AND t.unit = ANY (ARRAY[p.unit]) AND t.generation = p.generation AND t.status = 'AVAILABLE';
   GET DIAGNOSTICS rows = ROW_COUNT;
   IF rows <> i_news THEN
     RAISE EXCEPTION 'two items name one unit' USING ERRCODE = 'SK001';
@@ -113,7 +114,7 @@ BEGIN
   ELSE
     SELECT array_agg(i.turn = 1 AND i.ours IS TRUE ORDER BY i.ordinal) INTO is_fresh FROM (
       SELECT i.ordinal, row_number() OVER (PARTITION BY i.reservation, i.message ORDER BY i.ordinal) AS turn,
-             (SELECT x.xmin = pg_current_xact_id()::xid FROM consumer_inbox x WHERE x.reservation_id = i.reservation AND x.message_id = i.message) AS ours
+             (SELECT x.xmin = pg_current_xact_id()::xid AND x.message_id = i.message FROM consumer_inbox x WHERE x.reservation_id = i.reservation) AS ours
       FROM unnest(i_reservation, i_message) WITH ORDINALITY i(reservation, message, ordinal)) i;
   END IF;
 
@@ -125,12 +126,10 @@ BEGIN
       WHERE i.fresh ORDER BY key) k;
 
     -- 3. the units of fresh items, locked in unit order
-    WITH held AS MATERIALIZED (
-      SELECT i.ordinal, t.generation, t.status = 'AVAILABLE' AS available
-      FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal)
-      JOIN inventory_token t ON t.unit = i.unit AND t.activity_id = i.activity AND t.sku_id = i.sku
-      WHERE i.fresh ORDER BY t.unit FOR UPDATE OF t)
-    SELECT array_agg(ordinal), array_agg(generation), array_agg(available) INTO held_at, held_generation, held_available FROM held;
+    SELECT array_agg(i.ordinal), array_agg(t.generation), array_agg(t.status = 'AVAILABLE') INTO held_at, held_generation, held_available
+    FROM (SELECT * FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal) WHERE i.fresh ORDER BY i.unit) i
+    CROSS JOIN LATERAL (SELECT t.generation, t.status, t.activity_id, t.sku_id FROM inventory_token t WHERE t.unit = i.unit LIMIT 1 FOR UPDATE) t
+    WHERE t.activity_id = i.activity AND t.sku_id = i.sku;
     u_generation := array_fill(NULL::integer, ARRAY[n]);
     u_available := array_fill(NULL::boolean, ARRAY[n]);
     FOR k IN 1 .. coalesce(cardinality(held_at), 0) LOOP
@@ -152,8 +151,8 @@ BEGIN
       SELECT order_name(i.reservation), i.request, i.reservation, i.activity, i.sku, i.usr, i.unit, i.generation, s.price, s.currency,
              now() + make_interval(secs => a.pay_timeout_s)
       FROM item i
-      JOIN activity_sku s ON s.activity_id = i.activity AND s.sku_id = i.sku
-      JOIN activity a ON a.activity_id = i.activity
+      CROSS JOIN LATERAL (SELECT k.price, k.currency FROM activity_sku k WHERE k.activity_id = i.activity AND k.sku_id = i.sku LIMIT 1) s
+      CROSS JOIN LATERAL (SELECT k.pay_timeout_s FROM activity k WHERE k.activity_id = i.activity LIMIT 1) a
       WHERE i.matches AND i.request_turn = 1 AND i.unit_turn = 1
         AND (SELECT x.outcome FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr AND x.request_id = i.request
              AND x.outcome = 'RELEASED' LIMIT 1) IS NULL
@@ -166,7 +165,7 @@ BEGIN
     IF placed_id IS NOT NULL THEN
       UPDATE inventory_token t SET status = 'CONSUMED', reservation_id = p.id, consumed_at = now(), updated_at = now()
       FROM unnest(placed_unit, placed_generation, placed_id) p(unit, generation, id)
-      WHERE t.unit = p.unit AND t.generation = p.generation AND t.status = 'AVAILABLE';
+      WHERE t.unit = ANY (ARRAY[p.unit]) AND t.generation = p.generation AND t.status = 'AVAILABLE';
       GET DIAGNOSTICS rows = ROW_COUNT;
       IF rows <> cardinality(placed_id) THEN
         RAISE EXCEPTION 'place_orders: % orders but % units', cardinality(placed_id), rows USING ERRCODE = 'assert_failure';
@@ -185,8 +184,8 @@ BEGIN
              CASE WHEN i.held IS NULL THEN 'TOKEN_FOREIGN'
                   WHEN i.request_turn > 1 OR same_request.reservation_id IS NOT NULL OR replay.reservation_id IS NOT NULL THEN 'REQUEST_REPLAY'
                   WHEN same_user.reservation_id IS NOT NULL THEN 'DUPLICATE_USER'
-                  WHEN i.generation = i.held AND (NOT i.available OR EXISTS (SELECT FROM orders h WHERE h.unit = i.unit
-                       AND (h.generation = i.generation OR h.status <> 'CANCELED'))) THEN 'TOKEN_CONFLICT'
+                  WHEN i.generation = i.held AND (NOT i.available OR (SELECT bool_or(h.generation = i.generation OR h.status <> 'CANCELED')
+                       FROM orders h WHERE h.unit = i.unit)) THEN 'TOKEN_CONFLICT'
                   ELSE 'STALE_GENERATION' END AS reason,
              CASE WHEN i.held IS NOT NULL
                   THEN coalesce(same_request.reservation_id, same_user.reservation_id, replay.superseded_by) END AS superseded_by
@@ -195,8 +194,10 @@ BEGIN
               WITH ORDINALITY i(reservation, activity, sku, usr, request, unit, generation, fresh, held, available, ordinal)
             WHERE i.fresh) i
       LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.reservation_id = i.reservation LIMIT 1) mine ON true
-      LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.activity_id = i.activity AND o.user_id = i.usr AND o.request_id = i.request
-                         LIMIT 1) same_request ON true
+      LEFT JOIN LATERAL (SELECT o.reservation_id FROM activity_sku s    -- as look asks for a request
+                         CROSS JOIN LATERAL (SELECT k.reservation_id, k.request_id FROM orders k
+                                             WHERE k.activity_id = s.activity_id AND k.sku_id = s.sku_id AND k.user_id = i.usr LIMIT 1) o
+                         WHERE s.activity_id = i.activity AND o.request_id = i.request LIMIT 1) same_request ON true
       LEFT JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.activity_id = i.activity AND o.sku_id = i.sku AND o.user_id = i.usr
                          LIMIT 1) same_user ON true
       LEFT JOIN LATERAL (SELECT x.reservation_id, x.superseded_by FROM consumer_inbox x WHERE x.activity_id = i.activity AND x.user_id = i.usr
@@ -204,7 +205,7 @@ BEGIN
       WHERE mine.reservation_id IS NULL),
     written AS (
       UPDATE consumer_inbox x SET outcome = 'RELEASED', reason = r.reason, superseded_by = r.superseded_by
-      FROM released r WHERE x.reservation_id = r.reservation RETURNING x.reservation_id)
+      FROM released r WHERE x.reservation_id = ANY (ARRAY[r.reservation]) RETURNING x.reservation_id)
     SELECT array_agg(reservation_id) INTO released_id FROM written;
     IF coalesce(cardinality(released_id), 0) + coalesce(cardinality(placed_id), 0) <> fresh THEN
       RAISE EXCEPTION 'place_orders: % fresh, % placed, % released', fresh, cardinality(placed_id), cardinality(released_id)
@@ -226,7 +227,7 @@ BEGIN
     SELECT coalesce(x.outcome, 'MESSAGE_ID_REUSED'), x.reason, i.fresh, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END,
            x.superseded_by, coalesce(regressed, false)
     FROM unnest(i_reservation, is_fresh) WITH ORDINALITY i(reservation, fresh, ordinal)
-    LEFT JOIN consumer_inbox x ON x.reservation_id = i.reservation
+    LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = i.reservation LIMIT 1) x ON true
     ORDER BY i.ordinal;
 END $$;
 
@@ -286,7 +287,7 @@ BEGIN
     RETURN QUERY
       SELECT x.outcome, x.reason, i.new, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END, x.superseded_by, false
       FROM unnest(i_reservation, is_new) WITH ORDINALITY i(reservation, new, ordinal)
-      JOIN consumer_inbox x ON x.reservation_id = i.reservation
+      CROSS JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = i.reservation LIMIT 1) x
       ORDER BY i.ordinal;
   END IF;
 END $$;

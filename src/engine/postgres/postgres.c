@@ -10,13 +10,12 @@ static void lease_decode(struct call *c, const PGresult *r)
 {
     size_t n = (size_t)PQntuples(r);
     struct leased *leased = room(c, n, sizeof *leased);
-    int64_t now_ms = n > 0 ? field_int(r, 0, 3) : 0;
     for (size_t i = 0; i < n; i++) {
         int row = (int)i;
         leased[i] = (struct leased){.queue = (size_t)field_int(r, row, 0), .next = field_int(r, row, 1), .identity = field_str(r, row, 2)};
         check(leased[i].queue < c->asked);
     }
-    wake(c, REASON_OK, &(struct lease_answer){.leased = leased, .count = n, .now_ms = now_ms});
+    wake(c, REASON_OK, &(struct lease_answer){.leased = leased, .count = n});
 }
 
 static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
@@ -31,22 +30,6 @@ static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
     COLUMN_TEXT(p, a->count, a->queues[i].topic);
     COLUMN_I32(p, a->count, a->queues[i].number);
     COLUMN_I64(p, a->count, a->starts[i]);
-    COLUMN_I64(p, a->count, a->caught_up_ms ? a->caught_up_ms[i] : 0);
-    lane_submit(c);
-}
-
-static void backlog_decode(struct call *c, const PGresult *r)
-{
-    check(PQntuples(r) == 1);
-    wake(c, REASON_OK, &(struct backlog_answer){.read_ms = field_int(r, 0, 0), .unread = field_bool(r, 0, 1)});
-}
-
-static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
-{
-    struct call *c = lane_call(&of(l)->lanes[LANE_READ], CALL_backlog, w);
-    c->decode = backlog_decode;
-    params_text(&c->params, a->group);
-    params_text(&c->params, a->activity);
     lane_submit(c);
 }
 
@@ -126,24 +109,6 @@ static void release(struct ledger *l, const struct release_ask *a, struct waiter
     COLUMN_I16(p, a->count, item[i].what.epoch);
     COLUMN_I64(p, a->count, item[i].what.created_ms);
     COLUMN_TEXT(p, a->count, str_of(reason_word(item[i].why)));
-    lane_submit(c);
-}
-
-static void release_lost_decode(struct call *c, const PGresult *r) { wake(c, field_reason(r, 0, 0), NULL); }
-
-static void release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w)
-{
-    struct call *c = lane_call(&of(l)->lanes[LANE_PLACE], CALL_release_lost, w);
-    struct params *p = &c->params;
-    c->decode = release_lost_decode;
-    params_text(p, a->group);
-    params_text(p, a->reservation);
-    params_text(p, a->activity);
-    params_text(p, a->sku);
-    params_text(p, a->user);
-    params_i16(p, a->epoch);
-    params_i64(p, a->created_ms);
-    params_i64(p, a->after_ms);
     lane_submit(c);
 }
 
@@ -531,7 +496,7 @@ static void units_decode(struct call *c, const PGresult *r)
 static void units(struct ledger *l, const struct units_ask *a, struct waiter *w)
 {
     check(a->limit > 0 && a->limit <= 4096);
-    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_units, w);
+    struct call *c = lane_call(&of(l)->lanes[LANE_REPORT], CALL_units, w);
     c->decode = units_decode;
     params_text(&c->params, a->activity);
     params_i64(&c->params, a->after);
@@ -572,29 +537,12 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
     lane_submit(c);
 }
 
-static void prove_decode(struct call *c, const PGresult *r)
-{
-    (void)r;
-    wake(c, REASON_OK, NULL);
-}
-
-static void prove(struct ledger *l, unsigned slot, struct waiter *w)
-{
-    check(slot < LEDGER_PROVE_SLOTS);
-    struct call *c = lane_call(&of(l)->lanes[LANE_RELAY], CALL_prove, w);
-    c->decode = prove_decode;
-    params_i16(&c->params, (int16_t)slot);
-    lane_submit(c);
-}
-
-static struct str refusal(struct ledger *l) { return str_of(of(l)->lanes[LANE_RELAY].refusal); }
-
 /* ---- life ------------------------------------------------------------------------------------------------------------------------------------------- */
 
 static const struct ledger_ops ops = {
-    .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = look, .claim = claim, .finish = finish,
+    .name = "postgres", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
-    .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
+    .heal = heal_heal, .record = heal_record, .repair = heal_repair,
     .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * postgres.h: the ledger as PostgreSQL keeps it (port/ledger.h, protocol §3 and §4).
  *
- * Six lanes (lane.def), each one connection in pipeline mode on the caller's loop, each with a bounded queue. Every
+ * Seven lanes (lane.def), each one connection in pipeline mode on the caller's loop, each with a bounded queue. Every
  * call is one function of *.sql, one transaction, one sync; it is done when its own sync has come with no error before it, for results
  * of a function arrive before its commit. A connection that breaks is made again with back-off; nothing is ever cancelled on the wire. */
 #pragma once

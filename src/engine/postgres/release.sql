@@ -28,11 +28,9 @@ BEGIN
     PERFORM pg_advisory_xact_lock(k.key) FROM (
       SELECT DISTINCT request_key(x.activity_id, x.user_id, x.request_id) AS key FROM consumer_inbox x WHERE x.reservation_id = ANY (fresh_id)
       ORDER BY key) k;
-    WITH held AS MATERIALIZED (
-      SELECT t.generation, x.generation AS told FROM consumer_inbox x
-      JOIN inventory_token t ON t.unit = x.unit AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id
-      WHERE x.reservation_id = ANY (fresh_id) ORDER BY t.unit FOR UPDATE OF t)
-    SELECT coalesce(bool_or(told > generation), false) INTO regressed FROM held;
+    SELECT coalesce(bool_or(x.generation > t.generation AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id), false) INTO regressed
+    FROM (SELECT * FROM consumer_inbox x WHERE x.reservation_id = ANY (fresh_id) ORDER BY x.unit) x
+    CROSS JOIN LATERAL (SELECT k.generation, k.activity_id, k.sku_id FROM inventory_token k WHERE k.unit = x.unit LIMIT 1 FOR UPDATE) t;
     PERFORM units_return(fresh_id);
   END IF;
   PERFORM outbox_tell(ARRAY(SELECT DISTINCT unnest(i_reservation)), NULL, fresh_id);
@@ -42,6 +40,6 @@ BEGIN
            CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END, x.superseded_by, regressed
     FROM (SELECT reservation, ordinal, row_number() OVER (PARTITION BY reservation ORDER BY ordinal) AS turn
           FROM unnest(i_reservation) WITH ORDINALITY i(reservation, ordinal)) i
-    JOIN consumer_inbox x ON x.reservation_id = i.reservation
+    CROSS JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = i.reservation LIMIT 1) x
     ORDER BY i.ordinal;
 END $$;

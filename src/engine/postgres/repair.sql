@@ -9,18 +9,18 @@ DECLARE
   raised bigint[];
   told bigint[];
 BEGIN
-  PERFORM FROM inventory_token t WHERE t.unit = ANY (r_unit) AND t.activity_id = p_activity ORDER BY t.unit FOR UPDATE;
+  PERFORM FROM inventory_token t WHERE t.unit = ANY (r_unit) ORDER BY t.unit FOR UPDATE;
 
   WITH up AS (
     UPDATE inventory_token t SET generation = t.generation + 1, updated_at = now()
     FROM unnest(r_unit, r_generation, r_missing) r(unit, generation, missing)
-    WHERE r.missing = 1 AND t.unit = r.unit AND t.generation = r.generation AND t.activity_id = p_activity AND t.status = 'AVAILABLE'
-      AND t.generation < 2147483647 AND NOT EXISTS (SELECT FROM outbox b WHERE b.key = 'RETURN:' || r.unit || '-' || r.generation)
+    WHERE r.missing = 1 AND t.unit = ANY (ARRAY[r.unit]) AND t.generation = r.generation AND t.activity_id = p_activity AND t.status = 'AVAILABLE'
+      AND t.generation < 2147483647 AND (SELECT b.key FROM outbox b WHERE b.key = 'RETURN:' || r.unit || '-' || r.generation) IS NULL
     RETURNING t.unit)
   SELECT array_agg(unit) INTO raised FROM up;
   SELECT array_agg(t.unit) INTO told
-  FROM unnest(r_unit, r_missing) r(unit, missing) JOIN inventory_token t ON t.unit = r.unit AND t.activity_id = p_activity
-  WHERE r.missing = 0;
+  FROM inventory_token t
+  WHERE t.unit = ANY (ARRAY(SELECT r.unit FROM unnest(r_unit, r_missing) r(unit, missing) WHERE r.missing = 0)) AND t.activity_id = p_activity;
 
   INSERT INTO inventory_journal (unit, generation, change, delta, reason)
   SELECT t.unit, t.generation, 'RETURNED', 0, 'UNATTRIBUTED' FROM inventory_token t WHERE t.unit = ANY (raised);

@@ -2,7 +2,7 @@
 -- What waits for a person, and what becomes of it.
 
 -- reviews(id, all, before, limit): one of them with its body, or the newest opened before `before` ms (0: of all), open ones or all. `open`
--- counts those that are open in all; one row without a review where there is none, for its sake.
+-- counts those that are open in all, up to 10,000; one row without a review where there is none, for its sake.
 CREATE OR REPLACE FUNCTION reviews(p_id text, p_all boolean, p_before bigint, p_limit integer)
 RETURNS TABLE (
   r_id text, r_kind text, r_why text, r_decision text, r_group text, r_key text, r_message text, r_request text, r_reservation text, r_activity text,
@@ -17,12 +17,17 @@ RETURNS TABLE (
          coalesce((extract(epoch FROM v.occurred_at) * 1000)::bigint, 0), coalesce(v.actor, ''), coalesce(v.note, ''),
          coalesce((extract(epoch FROM v.opened_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM v.resolved_at) * 1000)::bigint, 0),
          CASE WHEN p_id <> '' THEN coalesce(v.body, '') ELSE '' END, n.open
-  FROM (SELECT count(*) AS open FROM review WHERE status = 'OPEN') n
-  LEFT JOIN LATERAL (
-    SELECT w.* FROM review w
-    WHERE CASE WHEN p_id <> '' THEN w.review_id = p_id
-               ELSE (p_all OR w.status = 'OPEN') AND (p_before = 0 OR w.opened_at < to_timestamp(p_before / 1000.0)) END
-    ORDER BY w.opened_at DESC, w.review_id LIMIT CASE WHEN p_id <> '' THEN 1 ELSE p_limit END) v ON true
+  FROM (SELECT count(*) AS open FROM (SELECT FROM review WHERE status = 'OPEN' LIMIT 10000) o) n
+  LEFT JOIN LATERAL (    -- one branch is taken; each reads one index (status, opened_at) from its end
+    SELECT w.* FROM review w WHERE p_id <> '' AND w.review_id = p_id
+    UNION ALL
+    (SELECT w.* FROM review w WHERE p_id = '' AND w.status = 'OPEN' AND w.opened_at < CASE WHEN p_before = 0 THEN 'infinity' ELSE to_timestamp(p_before / 1000.0) END
+     ORDER BY w.opened_at DESC LIMIT p_limit)
+    UNION ALL
+    (SELECT w.* FROM review w WHERE p_id = '' AND p_all AND w.status = 'RESOLVED'
+       AND w.opened_at < CASE WHEN p_before = 0 THEN 'infinity' ELSE to_timestamp(p_before / 1000.0) END
+     ORDER BY w.opened_at DESC LIMIT p_limit)
+    ORDER BY opened_at DESC, review_id LIMIT greatest(p_limit, 1)) v ON true
   ORDER BY v.opened_at DESC, v.review_id
 $$;
 
@@ -111,7 +116,7 @@ BEGIN
     RETURN;
   END IF;
 
-  UPDATE review r SET status = 'RESOLVED', decision = p_decision, resolved_at = now(), actor = p_actor, note = p_note WHERE r.review_id = p_id AND r.status = 'OPEN';
+  UPDATE review r SET status = 'RESOLVED', decision = p_decision, resolved_at = now(), actor = p_actor, note = p_note WHERE r.review_id = p_id;
   INSERT INTO audit_log (actor, action, subject, note, before, after)
   VALUES (p_actor, 'review.' || lower(p_decision), p_id, p_note, jsonb_build_object('kind', v.kind, 'reason', v.reason), jsonb_build_object('outcome', outcome, 'why', why));
   RETURN QUERY SELECT 'OK', outcome, why;

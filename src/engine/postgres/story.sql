@@ -12,6 +12,8 @@ DECLARE
   names text[];      -- orders, whether they stand or not
   paid text[];       -- payments
   units bigint[];
+  looked text[];     -- reviews
+  sales text[] := CASE WHEN p_by <> 'USER' THEN '{}' WHEN p_activity <> '' THEN ARRAY[p_activity] ELSE ARRAY(SELECT a.activity_id FROM activity a) END;
 BEGIN
   CASE p_by
     WHEN 'UNIT' THEN
@@ -26,14 +28,26 @@ BEGIN
       names := ARRAY(SELECT p.order_id FROM payment_record p WHERE p.payment_id = p_id UNION SELECT v.order_id FROM review v WHERE v.payment_id = p_id);
       ids := ARRAY(SELECT o.reservation_id FROM orders o WHERE o.order_id = ANY (names));
     WHEN 'USER' THEN
-      ids := ARRAY(SELECT x.reservation_id FROM consumer_inbox x WHERE x.user_id = p_id AND (p_activity = '' OR x.activity_id = p_activity)
-                   ORDER BY x.received_at DESC, x.reservation_id LIMIT p_limit);
+      -- Neither table has an index that begins with the user: a look-up of his order for each SKU, of his releases for each sale.
+      ids := ARRAY(
+        SELECT q.reservation_id FROM (
+          SELECT x.received_at, x.reservation_id FROM activity_sku s
+          CROSS JOIN LATERAL (SELECT o.reservation_id FROM orders o WHERE o.activity_id = s.activity_id AND o.sku_id = s.sku_id AND o.user_id = p_id LIMIT 1) o
+          CROSS JOIN LATERAL (SELECT k.received_at, k.reservation_id FROM consumer_inbox k WHERE k.reservation_id = o.reservation_id LIMIT 1) x
+          WHERE s.activity_id = ANY (sales)
+          UNION ALL
+          SELECT x.received_at, x.reservation_id FROM unnest(sales) s(id)
+          CROSS JOIN LATERAL (SELECT k.received_at, k.reservation_id FROM consumer_inbox k
+                              WHERE k.activity_id = s.id AND k.user_id = p_id AND k.outcome = 'RELEASED' ORDER BY k.request_id LIMIT p_limit) x) q
+        ORDER BY q.received_at DESC, q.reservation_id LIMIT p_limit);
   END CASE;
   names := coalesce(names, '{}') || ARRAY(SELECT order_name(i.id) FROM unnest(ids) i(id));
   paid := coalesce(paid, '{}') || ARRAY(SELECT p.payment_id FROM payment_record p WHERE p.order_id = ANY (names)
                                         UNION SELECT v.payment_id FROM review v WHERE v.kind = 'PAYMENT' AND v.order_id = ANY (names));
 
   units := CASE WHEN p_by = 'UNIT' THEN ARRAY[p_unit] ELSE ARRAY(SELECT DISTINCT x.unit FROM consumer_inbox x WHERE x.reservation_id = ANY (ids)) END;
+
+  looked := ARRAY(SELECT v.review_id FROM review v WHERE v.reservation_id = ANY (ids) UNION SELECT v.review_id FROM review v WHERE v.payment_id = ANY (paid));
 
   RETURN QUERY
     SELECT (extract(epoch FROM e.happened) * 1000)::bigint, e.kind, coalesce(e.reservation, ''), coalesce(e.ord, ''), coalesce(e.usr, ''),
@@ -57,7 +71,8 @@ BEGIN
         UNION ALL
         SELECT j.happened_at, CASE j.change WHEN 'CONSUMED' THEN 3 ELSE 7 END, j.change, j.reservation_id, NULL, x.user_id, NULL, NULL, j.unit, j.generation, NULL,
                j.reason, NULL, NULL, NULL, NULL, NULL
-        FROM inventory_journal j LEFT JOIN consumer_inbox x ON x.reservation_id = j.reservation_id
+        FROM inventory_journal j
+        LEFT JOIN LATERAL (SELECT k.user_id FROM consumer_inbox k WHERE k.reservation_id = j.reservation_id LIMIT 1) x ON true
         WHERE j.unit = ANY (units) AND (p_by = 'UNIT' OR j.reservation_id = ANY (ids))
         UNION ALL
         SELECT c.done_at, 8, 'RESTOCKED', c.reservation_id, NULL, NULL, NULL, NULL, c.unit, c.generation, NULL, NULL, NULL, NULL, NULL, NULL, NULL
@@ -76,11 +91,11 @@ BEGIN
         UNION ALL
         SELECT v.opened_at, 11, 'REVIEW', v.reservation_id, v.order_id, v.user_id, v.payment_id, v.review_id, v.unit, v.generation, NULL, v.reason, v.result, NULL,
                v.amount, v.currency, NULL
-        FROM review v WHERE v.reservation_id = ANY (ids) OR v.payment_id = ANY (paid)
+        FROM review v WHERE v.review_id = ANY (looked)
         UNION ALL
         SELECT v.resolved_at, 12, 'RESOLVED', v.reservation_id, v.order_id, v.user_id, v.payment_id, v.review_id, v.unit, v.generation, NULL, v.reason, v.result, NULL,
                v.amount, v.currency, v.decision || ' by ' || v.actor || ': ' || v.note
-        FROM review v WHERE v.resolved_at IS NOT NULL AND (v.reservation_id = ANY (ids) OR v.payment_id = ANY (paid))
+        FROM review v WHERE v.review_id = ANY (looked) AND v.resolved_at IS NOT NULL
       ) q
       ORDER BY q.happened DESC, q.step DESC, q.reservation DESC, q.payment DESC LIMIT p_limit) e
     ORDER BY e.happened, e.step, e.reservation, e.payment;

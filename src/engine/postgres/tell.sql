@@ -23,10 +23,10 @@ BEGIN
     UPDATE inventory_token t SET generation = r.top + 1, updated_at = now()
     FROM (SELECT x.unit, x.activity_id, x.sku_id, max(x.generation) AS top FROM consumer_inbox x
           WHERE x.reservation_id = ANY (p_ids) GROUP BY 1, 2, 3) r
-    WHERE t.unit = r.unit AND t.activity_id = r.activity_id AND t.sku_id = r.sku_id
+    WHERE t.unit = ANY (ARRAY[r.unit]) AND t.activity_id = r.activity_id AND t.sku_id = r.sku_id
       AND (t.generation < r.top
            OR (t.generation = r.top AND t.status = 'AVAILABLE'
-               AND NOT EXISTS (SELECT FROM orders o WHERE o.unit = t.unit AND o.status <> 'CANCELED')))
+               AND (SELECT o.unit FROM orders o WHERE o.unit = t.unit AND o.status <> 'CANCELED' LIMIT 1) IS NULL))
     RETURNING t.unit, t.generation, t.status = 'AVAILABLE' AS available, t.activity_id, t.sku_id)
   SELECT array_agg(unit), array_agg(generation), array_agg(available), array_agg(activity_id), array_agg(sku_id)
   INTO r_unit, r_generation, r_available, r_activity, r_sku FROM raised;
@@ -67,13 +67,15 @@ BEGIN
   SELECT q.key, q.kind, q.activity_id, q.reservation_id, q.unit, q.generation, q.subject FROM (
     SELECT 'STATUS:' || x.reservation_id AS key, 'STATUS' AS kind, x.activity_id, x.reservation_id, NULL::bigint AS unit, NULL::integer AS generation,
            NULL::text AS subject
-    FROM consumer_inbox x JOIN activity a ON a.activity_id = x.activity_id WHERE x.reservation_id = ANY (p_again || p_created)
+    FROM consumer_inbox x
+    WHERE x.reservation_id = ANY (p_again || p_created) AND (SELECT a.number FROM activity a WHERE a.activity_id = x.activity_id) IS NOT NULL
     UNION ALL
     SELECT DISTINCT 'RETURN:' || t.unit || '-' || t.generation, 'RETURN', t.activity_id, NULL, t.unit, t.generation, NULL
     FROM consumer_inbox x
     LEFT JOIN LATERAL (SELECT o.raised FROM orders o WHERE o.reservation_id = x.reservation_id LIMIT 1) o ON true
-    JOIN inventory_token t ON t.unit = x.unit AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id
-    WHERE x.reservation_id = ANY (p_again) AND t.status = 'AVAILABLE' AND t.generation = coalesce(o.raised, x.raised)
+    CROSS JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE k.unit = x.unit LIMIT 1) t
+    WHERE x.reservation_id = ANY (p_again) AND t.activity_id = x.activity_id AND t.sku_id = x.sku_id AND t.status = 'AVAILABLE'
+      AND t.generation = coalesce(o.raised, x.raised)
     UNION ALL
     SELECT 'EVENT:ORDER_CREATED:' || c.id, 'EVENT', NULL, c.id, NULL, NULL, 'ORDER_CREATED' FROM unnest(p_created) c(id)
     UNION ALL

@@ -441,7 +441,6 @@ static void a_look_finds_by_each_key_and_never_for_strangers(void **state)
 
 struct grant {
     size_t count;
-    int64_t now_ms;
     struct leased leased[16];
 };
 static void keep_grant(struct seen *s, const void *result)
@@ -449,13 +448,11 @@ static void keep_grant(struct seen *s, const void *result)
     const struct lease_answer *a = result;
     struct grant *g = s->into;
     g->count = a->count;
-    g->now_ms = a->now_ms;
     for (size_t i = 0; i < a->count; i++) {
         g->leased[i] = a->leased[i];
         g->leased[i].identity = words(STR_FMT, STR_ARG(a->leased[i].identity));
     }
 }
-static const int64_t *caught_up_ms;    /* told with the next leases; NULL: nothing */
 static struct grant lease(const char *topic, const char *owner, size_t count)
 {
     struct queue queues[16];
@@ -467,7 +464,7 @@ static struct grant lease(const char *topic, const char *owner, size_t count)
     struct grant g = {0};
     struct seen seen = SEEN(.keep = keep_grant, .into = &g);
     struct str group = words("group-%s", topic);
-    ledger_lease(world->ledger, &(struct lease_ask){.group = group, .owner = str_of(owner), .queues = queues, .starts = starts, .caught_up_ms = caught_up_ms, .count = count}, &seen.waiter);
+    ledger_lease(world->ledger, &(struct lease_ask){.group = group, .owner = str_of(owner), .queues = queues, .starts = starts, .count = count}, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     return g;
 }
@@ -547,108 +544,6 @@ static void a_batch_renews_its_lease(void **state)
     assert_int_equal(lease("renew", "two", 1).count, 0);
     let_pass(1500);
     assert_int_equal(lease("renew", "two", 1).count, 1);
-}
-
-/* ---- what may be unread, what is lost ---- */
-
-static void keep_backlog(struct seen *s, const void *result) { *(struct backlog_answer *)s->into = *(const struct backlog_answer *)result; }
-static struct backlog_answer backlog(const char *topic, struct str activity)
-{
-    struct backlog_answer a = {0};
-    struct seen seen = SEEN(.keep = keep_backlog, .into = &a);
-    ledger_backlog(world->ledger, &(struct backlog_ask){.group = words("group-%s", topic), .activity = activity}, &seen.waiter);
-    assert_int_equal(seen_await(world, &seen), REASON_OK);
-    return a;
-}
-
-/* Tells that both queues of the topic were read at these moments, from now on. */
-static void tell_caught_up(const char *topic, int64_t first_ms, int64_t second_ms)
-{
-    caught_up_ms = NULL;
-    int64_t now_ms = lease(topic, "one", 2).now_ms, told[2] = {now_ms + first_ms, now_ms + second_ms};
-    assert_true(now_ms > 0);
-    caught_up_ms = told;
-    lease(topic, "one", 2);
-    caught_up_ms = NULL;
-}
-
-struct healed {
-    enum reason reason;
-    struct heal_answer a;
-};
-static struct healed heal(const struct activity *a, uint8_t bucket, const char *mark, size_t limit);
-
-static void messages_are_unread_until_every_queue_was_read_after_the_recovery(void **state)
-{
-    (void)state;
-    struct activity a = shop("unread", 2, 1, 1), other = shop("unread2", 2, 1, 1);
-    assert_true(backlog("unread", a.activity).read_ms == -1 && !backlog("unread", a.activity).unread);    /* never recovered */
-    assert_int_equal(heal(&a, 0, "life-9/1", 10).reason, REASON_OK);
-    assert_true(backlog("unread", a.activity).unread);                 /* of no queue is it known how far it is read */
-    lease("unread", "one", 2);
-    assert_true(backlog("unread", a.activity).read_ms == -1 && backlog("unread", a.activity).unread);
-    tell_caught_up("unread", -5000, -9000);
-    assert_in_range(backlog("unread", a.activity).read_ms, 9000, 14000);    /* the one that is furthest behind */
-    tell_caught_up("unread", 0, BACKLOG_SETTLES_MS + 5000);
-    assert_true(backlog("unread", a.activity).unread);                 /* one queue is behind the recovery */
-    tell_caught_up("unread", BACKLOG_SETTLES_MS + 5000, -20000);
-    assert_false(backlog("unread", a.activity).unread);                /* an older report takes nothing back */
-    assert_int_equal(backlog("unread", a.activity).read_ms, 0);
-    assert_false(backlog("unread", other.activity).unread);
-    assert_int_equal(heal(&a, 0, "life-9/1", 10).reason, REASON_OK);
-    assert_false(backlog("unread", a.activity).unread);                /* the same recovery goes on */
-    assert_true(backlog("unread-by-nobody", a.activity).unread);
-}
-
-static enum reason release_lost(const char *topic, const struct activity *a, const char *user, struct str reservation, uint32_t after_ms)
-{
-    struct seen seen = SEEN(.into = NULL);
-    struct release_lost_ask ask = {.group = words("group-%s", topic), .reservation = reservation, .activity = a->activity, .sku = a->skus[0].sku, .user = str_of(user),
-                                   .epoch = 1, .created_ms = 1700000000000, .after_ms = after_ms};
-    ledger_release_lost(world->ledger, &ask, &seen.waiter);
-    return seen_await(world, &seen);
-}
-
-static void lost_reservation_is_released_by_the_clock_of_the_ledger(void **state)
-{
-    (void)state;
-    struct activity a = shop("lostone", 9, 1, 1);
-    struct create_order gone = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), sold = item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1));
-    lease("lost", "one", 2);
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* first asked for now */
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* a message of it may be unread */
-    tell_caught_up("lost", 3000, -3000);
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* in that queue */
-    tell_caught_up("lost", 3000, 3000);
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 60000), REASON_UNCHANGED);  /* not long enough, however old its id says it is */
-    let_pass(300);
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 200), REASON_OK);
-    assert_verdict(PLACE(gone).verdicts[0], REASON_RELEASED, REASON_LOST, false);                  /* its message, however late */
-    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 200), REASON_OK);
-    assert_verdict(PLACE(sold).verdicts[0], REASON_ORDERED, REASON_OK, true);
-    assert_int_equal(release_lost("lost", &a, "bob", sold.reservation, 0), REASON_OK);             /* a verdict that stands */
-    assert_verdict(PLACE(sold).verdicts[0], REASON_ORDERED, REASON_OK, false);
-    assert_clean(a.activity);
-}
-
-/* Ids that pass the check by chance: a user has LOST_MOST of them decided in an activity, and no other user less for it. */
-static void lost_reservations_of_a_user_are_bounded(void **state)
-{
-    (void)state;
-    struct activity a = shop("lostmany", 9, 1, 1);
-    size_t decided = 0;
-    lease("lostmany", "one", 2);
-    for (int round = 0; round < 3; round++)
-        for (int i = 0; i < 3 * LOST_MOST; i++) {
-            decided += release_lost("lostmany", &a, "eve", words("rsv_forged_%d", i), 0) == REASON_OK && round == 1;
-            if (round == 0 && i == 3 * LOST_MOST - 1)
-                tell_caught_up("lostmany", 60000, 60000);
-        }
-    assert_int_equal(decided, LOST_MOST);
-    for (int i = 0; i < 3 * LOST_MOST; i++)
-        assert_int_equal(look(LOOK_RESERVATION, words("rsv_forged_%d", i), (struct str){0}, (struct str){0}).reason, i < LOST_MOST ? REASON_OK : REASON_NOT_FOUND);
-    assert_int_equal(release_lost("lostmany", &a, "ann", str_lit("rsv_of_ann"), 0), REASON_UNCHANGED);
-    assert_int_equal(release_lost("lostmany", &a, "ann", str_lit("rsv_of_ann"), 0), REASON_OK);
 }
 
 /* ---- outbox ---- */
@@ -838,6 +733,10 @@ static struct create_order item_in(const struct activity *a, uint8_t epoch, uint
     return m;
 }
 
+struct healed {
+    enum reason reason;
+    struct heal_answer a;
+};
 static void keep_healed(struct seen *s, const void *result) { ((struct healed *)s->into)->a = *(const struct heal_answer *)result; }
 static struct healed heal(const struct activity *a, uint8_t bucket, const char *mark, size_t limit)
 {
@@ -1000,6 +899,86 @@ static void another_closing_is_healed_anew(void **state)
     assert_int_equal(heal(&none, 0, "m/1", 10).reason, REASON_UNKNOWN_ACTIVITY);
     assert_int_equal(heal(&later, 0, "m/1", 10).reason, REASON_STALE_EPOCH);
     assert_int_equal(heal(&a, 1, "m/1", 10).reason, REASON_STALE_EPOCH);
+    assert_clean(a.activity);
+}
+
+/* Delivers what is told, as far as it is of this activity, and remembers which units and how many statuses that were. */
+static size_t deliver(const struct activity *a, bool returned[], size_t *statuses)
+{
+    size_t delivered = 0;
+    for (struct claimed c = claim(60000); c.count > 0; c = claim(60000)) {
+        for (size_t i = 0; i < c.count; i++) {
+            const struct outbox_row *r = &c.rows[i];
+            delivered++;
+            *statuses += r->kind == OUTBOX_STATUS;
+            if (r->kind == OUTBOX_RETURN) {
+                assert_true(!r->stale && r->token.generation == 1);
+                returned[r->token.unit - a->skus[0].unit_first] = true;
+            }
+        }
+        finish_claimed(&c);
+    }
+    return delivered;
+}
+
+/* Many things share rows of the outbox, and buckets that recover together share one walk over the sale: each is told all of its own. */
+static void buckets_that_recover_together_are_told_everything(void **state)
+{
+    (void)state;
+    enum { UNITS = 700, ORDERS = 40, BUCKETS = 4 };
+    static bool returned[UNITS + 1];
+    struct create_order orders[ORDERS];
+    bool healed[BUCKETS] = {false};
+    size_t statuses = 0, delivered = 0, calls = 0;
+    finish_all();
+    struct activity a = shop("together", UNITS, 1, BUCKETS);
+    for (uint8_t i = 0; i < ORDERS; i++)
+        orders[i] = item_in(&a, 1, i % BUCKETS, words("u%u%c", i, 0).ptr, (uint8_t)(100 + i), s_unit(&a, i, 1));
+    assert_int_equal(place(orders, ORDERS).reason, REASON_OK);
+    finish_all();
+    for (uint8_t open = BUCKETS; open > 0;)
+        for (uint8_t b = 0; b < BUCKETS; b++) {
+            if (healed[b])
+                continue;
+            struct healed h = heal(&a, b, "life-2/1", 50);
+            assert_int_equal(h.reason, REASON_OK);
+            assert_true(++calls < 500);
+            if (!h.a.more && !h.a.healed)
+                delivered += deliver(&a, returned, &statuses);
+            healed[b] = h.a.healed;
+            open = (uint8_t)(open - h.a.healed);
+        }
+    for (size_t i = 0; i < UNITS; i++)
+        if (returned[i] == (i < ORDERS))
+            fail_msg("unit %zu %s", i, returned[i] ? "is sold, and came back" : "was never told");
+    assert_int_equal(statuses, ORDERS);
+    assert_int_equal(delivered, ORDERS + UNITS - ORDERS + 1);    /* each once, and the unit of T */
+    assert_clean(a.activity);
+}
+
+/* A row of many that its receiver could not take falls apart: what can be delivered is, and who waits for all of it waits for the rest alone. */
+static void what_was_told_together_is_delivered_one_by_one_where_it_must(void **state)
+{
+    (void)state;
+    enum { UNITS = 60 };
+    static bool returned[UNITS + 1];
+    size_t statuses = 0;
+    finish_all();
+    struct activity a = shop("apart", UNITS, 1, 1);
+    heal_on(&a, 0, "life-2/1", 100);
+    size_t first = claim(1).count;    /* and its relay dies */
+    assert_int_equal(first, UNITS + 1);
+    let_pass(50);
+    struct claimed again = claim(10000);
+    assert_int_equal(again.count, UNITS + 1);
+    struct claimed most = again;
+    most.count = UNITS;
+    finish_claimed(&most);            /* the last of them cannot be delivered */
+    assert_false(heal_on(&a, 0, "life-2/1", 100).a.healed);
+    let_pass(1800);
+    heal_on(&a, 0, "life-2/1", 100);
+    assert_int_equal(deliver(&a, returned, &statuses), 1);
+    assert_true(heal_on(&a, 0, "life-2/1", 100).a.healed);
     assert_clean(a.activity);
 }
 
@@ -1204,18 +1183,6 @@ static void random_batches_keep_every_rule(void **state)
     finish_all();
 }
 
-static void prove_commits_in_each_slot(void **state)
-{
-    (void)state;
-    for (unsigned slot = 0; slot < LEDGER_PROVE_SLOTS; slot += LEDGER_PROVE_SLOTS - 1)
-        for (int i = 0; i < 2; i++) {
-            struct seen seen = SEEN();
-            ledger_prove(world->ledger, slot, &seen.waiter);
-            assert_false(seen.woken);
-            assert_int_equal(seen_await(world, &seen), REASON_OK);
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1236,8 +1203,6 @@ int main(void)
         cmocka_unit_test(poison_leaves_nothing_behind),
         cmocka_unit_test(a_full_batch_is_taken),
         cmocka_unit_test(a_look_finds_by_each_key_and_never_for_strangers),
-        cmocka_unit_test(messages_are_unread_until_every_queue_was_read_after_the_recovery), cmocka_unit_test(lost_reservation_is_released_by_the_clock_of_the_ledger),
-        cmocka_unit_test(lost_reservations_of_a_user_are_bounded),
         cmocka_unit_test(leases_are_exclusive_and_fair_and_end),
         cmocka_unit_test(offsets_move_with_their_verdicts_and_never_skip),
         cmocka_unit_test(a_batch_renews_its_lease),
@@ -1247,13 +1212,14 @@ int main(void)
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
         cmocka_unit_test(the_first_life_is_recorded_while_warm), cmocka_unit_test(a_bucket_is_told_all_it_must_hold),
         cmocka_unit_test(a_healing_waits_for_what_it_told), cmocka_unit_test(another_closing_is_healed_anew),
+        cmocka_unit_test(buckets_that_recover_together_are_told_everything),
+        cmocka_unit_test(what_was_told_together_is_delivered_one_by_one_where_it_must),
         cmocka_unit_test(a_unit_that_nobody_claims_comes_back_once),
         cmocka_unit_test(a_copy_that_should_not_be_is_told_what_stands),
         cmocka_unit_test(a_duplicate_is_told_what_stands_instead),
         cmocka_unit_test(what_cannot_be_taken_goes_to_a_person),
         cmocka_unit_test(calls_in_flight_collide_safely),
         cmocka_unit_test(random_batches_keep_every_rule),
-        cmocka_unit_test(prove_commits_in_each_slot),
     };
     cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));
     return cmocka_run_group_tests_name("ledger", tests, world_begin, world_end);

@@ -72,6 +72,124 @@ static void the_tables_of_moves_are_the_spec(void **state)
     assert_sql("SELECT string_agg(state, ' ' ORDER BY state) FROM order_state WHERE NOT holds_stock", "CANCELED");    /* as the index uq_orders_unit_held says */
 }
 
+/* ---- recovery ---- */
+
+static void keep_heal(struct seen *s, const void *result) { *(struct heal_answer *)s->into = *(const struct heal_answer *)result; }
+static struct heal_answer heal(const struct activity *a, uint8_t bucket, const char *mark)
+{
+    struct heal_answer h = {0};
+    struct seen seen = SEEN(.keep = keep_heal, .into = &h);
+    struct heal_ask ask = {.bucket = {a->activity, 1, bucket}, .mark = str_of(mark), .incarnation = str_lit("life-2"), .limit = 500};
+    ledger_heal(world->ledger, &ask, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return h;
+}
+
+/* Sixteen buckets that are closed at one moment: each unit is looked at once, not once for each bucket; nothing more is queued while much is undelivered, so that the
+ * outbox stays as small as it was. */
+static void a_recovery_looks_at_each_unit_once(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 16, UNITS = 20000 };
+    bool healed[BUCKETS] = {false};
+    finish_all();
+    shop("walked", UNITS, 1, BUCKETS);
+    struct activity a = {.activity = str_lit("walked")};
+    int64_t most = 0;
+    unsigned calls = 0;
+    for (unsigned open = BUCKETS; open > 0;) {
+        for (uint8_t b = 0; b < BUCKETS; b++) {
+            if (healed[b])
+                continue;
+            healed[b] = heal(&a, b, "life-2/1").healed;
+            open -= healed[b];
+            assert_true(++calls < 2000);
+        }
+        int64_t waits = sql_number("SELECT count(*) FROM outbox");
+        most = waits > most ? waits : most;
+        if (calls > 100)
+            finish_all();
+    }
+    assert_sql("SELECT visited FROM recovery_walk WHERE activity_id = 'walked'", "20001");
+    assert_sql("SELECT sum(told) FROM bucket WHERE activity_id = 'walked'", "20001");
+    assert_true(most >= 16 && most <= 40);    /* 4096 and one slice more, 128 a row */
+    assert_sql("SELECT count(*) FROM bucket WHERE activity_id = 'walked' AND incarnation = 'life-2'", "16");
+    /* one that comes while others are under way joins them where they are, and is told what it has missed in the next lap */
+    heal(&a, 0, "life-2/2");
+    for (int i = 0; i < 6; i++)
+        heal(&a, 0, "life-2/2");
+    heal(&a, 1, "life-2/2");
+    assert_sql("SELECT from_unit > 0 AND from_lap > 0 FROM bucket WHERE activity_id = 'walked' AND bucket = 1", "t");
+    for (calls = 0; !heal(&a, 0, "life-2/2").healed || !heal(&a, 1, "life-2/2").healed; finish_all())
+        assert_true(++calls < 500);
+    assert_sql("SELECT string_agg((told >= 1250)::text, ' ') FROM bucket WHERE activity_id = 'walked' AND bucket < 2", "true true");
+    assert_sql("SELECT visited < 20001 + 2 * 20001 FROM recovery_walk WHERE activity_id = 'walked'", "t");
+}
+
+/* ---- rows that another transaction holds ---- */
+
+/* Every unit of the first 256 overdue orders is held: the sweep's looks go on behind them, and those that are free are cancelled. */
+static void the_sweep_steps_past_held_rows(void **state)
+{
+    (void)state;
+    enum { HELD = 256, FREE = 34 };
+    struct activity a = shop("swept", HELD + FREE, 1, 1);
+    for (size_t from = 0; from < HELD + FREE; from += 145) {
+        struct create_order orders[145];
+        for (size_t i = 0; i < 145; i++)
+            orders[i] = item(&a, "S", words("u%zu%c", from + i, 0).ptr, "q", words("%zu%c", from + i, 0).ptr, s_unit(&a, (int64_t)(from + i), 1));
+        assert_int_equal(place(orders, 145).reason, REASON_OK);
+    }
+    sql_done("UPDATE orders SET pay_deadline = now() - interval '1 hour' + CASE WHEN unit < (SELECT unit_first + 256 FROM activity_sku WHERE activity_id = 'swept' AND sku_id = 'S') "
+             "THEN interval '0' ELSE interval '1 minute' END WHERE activity_id = 'swept'");
+    sql_done("BEGIN; SELECT FROM inventory_token WHERE activity_id = 'swept' AND sku_id = 'S' AND unit < (SELECT unit_first + 256 FROM activity_sku WHERE activity_id = 'swept' AND sku_id = 'S') FOR UPDATE");
+    size_t fresh = 0, busy = 0, looks = 0;
+    struct overdues due = overdue_after(NULL, LEDGER_BATCH_MAX);
+    for (; due.count > 0; due = overdue_after(&due.orders[due.count - 1], LEDGER_BATCH_MAX)) {
+        struct cancel_item items[LEDGER_BATCH_MAX];
+        for (size_t i = 0; i < due.count; i++)
+            items[i] = (struct cancel_item){.order = due.orders[i].order};
+        struct canceled c = cancel(items, due.count, true, REASON_PAY_TIMEOUT);
+        assert_int_equal(c.reason, REASON_OK);
+        for (size_t i = 0; i < c.count; i++) {
+            fresh += c.verdicts[i].outcome == REASON_CANCELED && c.verdicts[i].fresh;
+            busy += c.verdicts[i].outcome == REASON_ENGINE_BUSY;
+        }
+        looks++;
+    }
+    sql_done("COMMIT");
+    assert_int_equal(fresh, FREE);
+    assert_int_equal(busy, HELD);
+    assert_int_equal(looks, 2);
+    assert_clean(a.activity);
+    finish_all();
+}
+
+/* ---- what is counted has an end ---- */
+
+static void a_count_of_reviews_ends(void **state)
+{
+    (void)state;
+    sql_done("INSERT INTO review (review_id, kind, reason, body) SELECT 'many_' || k, 'MESSAGE', 'POISON', '' FROM generate_series(1, 10001) k");
+    assert_int_equal(reviews((struct reviews_ask){.limit = 1}).open, 10000);
+    sql_done("DELETE FROM review WHERE starts_with(review_id, 'many_')");
+}
+
+static void units_of_a_backlog_may_all_be_under_way(void **state)
+{
+    (void)state;
+    struct activity a = shop("backlog", 3, 1, 1);
+    finish_all();
+    PLACE(item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)));
+    finish_all();
+    sql_done("INSERT INTO outbox (key, kind, activity_id, generation, reservations) SELECT 'ORDERS:' || k, 'ORDERS', 'backlog', 1, ARRAY['rsv_' || k] FROM generate_series(1, 256) k");
+    assert_false(unit(&a, s_unit(&a, 0, 1).unit).returning);
+    sql_done("INSERT INTO outbox (key, kind, activity_id, generation, reservations) SELECT 'ORDERS:one more', 'ORDERS', 'backlog', 1, ARRAY['rsv_x']");
+    assert_true(unit(&a, s_unit(&a, 0, 1).unit).returning);
+    assert_false(unit(&a, s_unit(&a, 1, 1).unit).returning);    /* nobody has it */
+    sql_done("DELETE FROM outbox");
+}
+
 /* ---- the database refuses by itself ---- */
 
 #define ORDER_COLUMNS "(order_id, request_id, reservation_id, activity_id, sku_id, user_id, unit, generation, amount, currency, pay_deadline"
@@ -362,7 +480,7 @@ static void a_lock_that_stays_is_a_busy_engine(void **state)
     struct activity a = shop("locked", 5, 5, 1);
     struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
     sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
-    assert_int_equal(PLACE(m).reason, REASON_ENGINE_BUSY);
+    assert_int_equal(PLACE(m).reason, REASON_LOCK_TIMEOUT);
     struct flight f = {0};
     take_off(&f, 60, &m);
     assert_int_equal(seen_await(world, &f.seen), REASON_TIMED_OUT);    /* it left: nobody knows */
@@ -504,6 +622,36 @@ static void a_full_lane_of_long_ones_says_so(void **state)
     }
     assert_int_equal(done, 16);
     assert_int_equal(full, MANY - 16);
+}
+
+/* Nor does a report hold up who wants to stop a sale. */
+static void a_full_lane_of_reports_says_so(void **state)
+{
+    (void)state;
+    struct activity a = shop("reported", 3, 1, 1);
+    enum { MANY = 70 };
+    static struct seen seen[MANY];
+    struct seen moved = SEEN();
+    sql_done("BEGIN; LOCK TABLE review IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < MANY; i++) {
+        seen[i] = SEEN();
+        ledger_reviews(world->ledger, &(struct reviews_ask){.limit = 1}, &seen[i].waiter);
+    }
+    let_pass(100);
+    uint64_t before = clock_mono_us(world->clock);
+    struct activity_move_ask move = {.activity = a.activity, .event = ACTIVITY_EVENT_WARM, .actor = str_lit("me"), .note = str_lit("why")};
+    ledger_activity_move(world->ledger, &move, &moved.waiter);
+    assert_int_equal(seen_await(world, &moved), REASON_OK);
+    assert_true(clock_mono_us(world->clock) - before < 1000000);
+    sql_done("COMMIT");
+    int done = 0, full = 0;
+    for (int i = 0; i < MANY; i++) {
+        enum reason reason = seen_await(world, &seen[i]);
+        done += reason == REASON_OK;
+        full += reason == REASON_OVERLOADED;
+    }
+    assert_int_equal(done, 64);
+    assert_int_equal(full, MANY - 64);
 }
 
 static void nobody_there_is_said_at_once(void **state)
@@ -844,6 +992,7 @@ int main(void)
         cmocka_unit_test(a_deadlock_is_repeated_in_here),
         cmocka_unit_test(a_full_lane_says_so),
         cmocka_unit_test(a_full_lane_of_long_ones_says_so),
+        cmocka_unit_test(a_full_lane_of_reports_says_so),
         cmocka_unit_test(nobody_there_is_said_at_once),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time),
         cmocka_unit_test(one_request_is_decided_by_one_at_a_time_in_an_unusual_batch_too),
@@ -853,6 +1002,10 @@ int main(void)
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
         cmocka_unit_test(an_audit_reads_rows_of_its_activity_only),
         cmocka_unit_test(an_audit_of_the_rest_finds_what_is_of_no_activity),
+        cmocka_unit_test(a_recovery_looks_at_each_unit_once),
+        cmocka_unit_test(the_sweep_steps_past_held_rows),
+        cmocka_unit_test(a_count_of_reviews_ends),
+        cmocka_unit_test(units_of_a_backlog_may_all_be_under_way),
         cmocka_unit_test(a_migration_is_applied_once_and_may_not_change),
     };
     cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));

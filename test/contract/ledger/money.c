@@ -556,6 +556,12 @@ static void the_sweep_takes_what_is_overdue_and_nothing_else(void **state)
     }
     assert_int_equal(seen, 2);
     assert_int_equal(overdue(1, 0).count, 1);
+    struct overdues page = overdue_after(NULL, 1);    /* one after another, each behind the last: the same ones, and an end */
+    for (size_t i = 0; i < due.count; i++) {
+        assert_true(page.count == 1 && str_eq(page.orders[0].order, due.orders[i].order));
+        page = overdue_after(&page.orders[0], 1);
+    }
+    assert_int_equal(page.count, 0);
     assert_int_equal(overdue(LEDGER_BATCH_MAX, 600000).count, 0);
     c = cancel(items, countof(items), true, REASON_PAY_TIMEOUT);
     assert_canceled(c.verdicts[0], REASON_CANCELED, true);

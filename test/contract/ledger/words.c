@@ -358,6 +358,18 @@ static void keep_overdue(struct seen *s, const void *result)
     }
 }
 
+struct overdues overdue_after(const struct overdue *after, size_t limit)
+{
+    struct overdues overdues = {0};
+    struct seen seen = SEEN(.keep = keep_overdue, .into = &overdues);
+    struct overdue_ask ask = {.limit = limit};
+    if (after)
+        ask.after_place = after->place, ask.after_order = after->order;
+    ledger_overdue(world->ledger, &ask, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return overdues;
+}
+
 struct overdues overdue(size_t limit, uint32_t grace_ms)
 {
     struct overdues overdues = {0};

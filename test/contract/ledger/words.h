@@ -86,6 +86,7 @@ struct overdues {
     struct overdue orders[LEDGER_BATCH_MAX];
 };
 struct overdues overdue(size_t limit, uint32_t grace_ms);
+struct overdues overdue_after(const struct overdue *, size_t limit);                  /* those behind this one; NULL: from the oldest */
 
 /* The order and its payments, as the look for an order tells them. */
 struct account {
