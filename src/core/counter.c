@@ -52,7 +52,7 @@ static void answered(struct waiter *w, enum reason reason, const void *result)
     size_t count = b->count;
     const struct pay_answer *paid = c->kind == COUNTER_PAY ? result : NULL;
     const struct cancel_answer *canceled = c->kind == COUNTER_CANCEL ? result : NULL;
-    if (reason == REASON_POISON && count > 1) {
+    if (ledger_splits(reason) && count > 1) {
         put_back(c, b);
         leave(c);
         return;

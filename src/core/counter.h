@@ -3,7 +3,8 @@
  * while an earlier call is under way, goes to the ledger in one call, in the order in which it came. One counter for pays, one for cancels.
  *
  * Whoever waits, waits a bounded time. An unknown commit is told as it is (fate UNKNOWN): asking again settles it, for the ledger does nothing
- * twice. A batch that the ledger can never take (POISON) is tried item by item, so that one bad one spoils nobody else's. */
+ * twice. A batch that the ledger can never take (POISON), or of which another transaction holds a row (LOCK_TIMEOUT), is tried item by item, so that one bad or held
+ * one spoils nobody else's. */
 #pragma once
 #include "clock.h"
 #include "ledger.h"
@@ -53,7 +54,7 @@ struct counter {
     enum counter_kind kind;
     struct counter_options options;
     struct link ready;
-    size_t held, single;            /* single: so many go alone, after a POISON */
+    size_t held, single;            /* single: so many go alone, after a POISON or a LOCK_TIMEOUT */
     struct counter_batch batches[COUNTER_BATCHES];
     struct alarm alarm;             /* the window's end, or the first one's patience */
     uint64_t window_us;

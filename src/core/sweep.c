@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sweep.c: look (which are overdue, what time is it there) → ask the channel of each → tell the ledger what it says → cancel the rest, in one call →
- * rest, or look again where there were as many as one look holds and some were cancelled. */
+ * rest, or go on behind the last of them where there were as many as one look holds. */
 #include "sweep.h"
 
 #include "buf.h"
@@ -36,7 +36,21 @@ static void rested(struct waiter *w, enum reason reason, const void *result)
     look(container_of(container_of(w, struct alarm, waiter), struct sweep, alarm));
 }
 
+/* Whether a part that ended so goes once more, smaller. What is refused, or held by another transaction, is kept apart from the rest in a few steps. */
+static bool cut(struct sweep *s, enum reason reason)
+{
+    if (!ledger_splits(reason) || ++s->cuts > SWEEP_CUTS)
+        return false;
+    if (s->limit > 1)
+        s->limit = (s->limit + 7) / 8;
+    else
+        s->from++;    /* this one waits for the next round */
+    return true;
+}
+
 /* ---- cancel -------------------------------------------------------------------------------------------------------------------------- */
+
+static void cancel_part(struct sweep *);
 
 static void canceled(struct waiter *w, enum reason reason, const void *result)
 {
@@ -49,18 +63,20 @@ static void canceled(struct waiter *w, enum reason reason, const void *result)
             fresh += a->verdicts[i].outcome == REASON_CANCELED && a->verdicts[i].fresh;
         s->facts.canceled += fresh;
         metric_add(METRIC_CANCELED, REASON_PAY_TIMEOUT, fresh);
-        s->again = fresh > 0 && s->count == s->options.batch;
+        s->from += a->count;
     }
-    rest(s);
+    if (reason == REASON_OK || cut(s, reason))
+        cancel_part(s);
+    else
+        rest(s);
 }
 
-static void cancel(struct sweep *s)
+static void cancel_part(struct sweep *s)
 {
     struct cancel_item items[LEDGER_BATCH_MAX];
     struct cancel_ask ask = {.items = items, .due = true, .why = REASON_PAY_TIMEOUT};
-    for (size_t i = 0; i < s->count; i++)
-        if (!s->spared[i])
-            items[ask.count++] = (struct cancel_item){.order = s->orders[i]};
+    for (size_t i = s->from; i < s->left_count && ask.count < s->limit; i++)
+        items[ask.count++] = (struct cancel_item){.order = s->orders[s->left[i]]};
     if (ask.count == 0) {
         rest(s);
         return;
@@ -72,32 +88,60 @@ static void cancel(struct sweep *s)
     KILLPOINT(SWEEP_ASKED);
 }
 
+static void cancel(struct sweep *s)
+{
+    s->left_count = s->from = 0;
+    s->cuts = 0;
+    for (size_t i = 0; i < s->pay_count; i++)
+        s->spared[s->pay_of[i]] |= s->untold[i];    /* paid, and the ledger does not know it: the next round */
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->spared[i])
+            s->left[s->left_count++] = i;
+    s->limit = s->left_count;
+    cancel_part(s);
+}
+
 /* ---- what the channel says -------------------------------------------------------------------------------------------------------------- */
+
+static void tell_part(struct sweep *);
 
 static void told(struct waiter *w, enum reason reason, const void *result)
 {
     struct sweep *s = container_of(w, struct sweep, waiter);
     const struct pay_answer *a = result;
-    for (size_t i = 0; i < s->pay_count; i++) {
-        if (reason != REASON_OK)
-            s->spared[s->pay_of[i]] = true;    /* paid, and the ledger does not know it: the next round */
-        else
-            s->facts.paid += a->verdicts[i].outcome == REASON_PAYMENT_APPLIED && a->verdicts[i].fresh;
-        if (reason == REASON_OK)
-            metric_add(METRIC_PAYMENTS, a->verdicts[i].outcome, 1);
+    for (size_t i = 0; reason == REASON_OK && i < a->count; i++) {
+        s->facts.paid += a->verdicts[i].outcome == REASON_PAYMENT_APPLIED && a->verdicts[i].fresh;
+        s->untold[s->from + i] = false;
+        metric_add(METRIC_PAYMENTS, a->verdicts[i].outcome, 1);
     }
-    cancel(s);
+    if (reason == REASON_OK)
+        s->from += a->count;
+    if (reason == REASON_OK || cut(s, reason))
+        tell_part(s);
+    else
+        cancel(s);
 }
 
-static void tell(struct sweep *s)
+static void tell_part(struct sweep *s)
 {
-    if (s->pay_count == 0) {
+    size_t count = s->pay_count - s->from < s->limit ? s->pay_count - s->from : s->limit;
+    if (count == 0) {
         cancel(s);
         return;
     }
     s->step = SWEEP_PAYS;
     s->waiter = (struct waiter){.wake = told, .budget_ms = s->options.call_ms};
-    ledger_pay(s->ledger, &(struct pay_ask){.items = s->pays, .count = s->pay_count}, &s->waiter);
+    ledger_pay(s->ledger, &(struct pay_ask){.items = s->pays + s->from, .count = count}, &s->waiter);
+}
+
+static void tell(struct sweep *s)
+{
+    s->from = 0;
+    s->limit = s->pay_count;
+    s->cuts = 0;
+    for (size_t i = 0; i < s->pay_count; i++)
+        s->untold[i] = true;
+    tell_part(s);
 }
 
 /* A payment as its callback would have told it. Its webhook-id is made from the payment: asked a hundred times, it is told once. */
@@ -219,12 +263,26 @@ static bool clock_holds(struct sweep *s, int64_t ledger_ms)
 
 /* ---- look ----------------------------------------------------------------------------------------------------------------------------------- */
 
+/* A full look goes on behind its last order, the next after it with the oldest. */
+static void remember_place(struct sweep *s, const struct overdue_answer *a)
+{
+    const struct overdue *last = a->count == s->options.batch ? &a->orders[a->count - 1] : NULL;
+    if (!last || last->order.len > sizeof s->after_order)
+        return;
+    memcpy(s->after_order, last->order.ptr, last->order.len);
+    s->after_len = last->order.len;
+    s->after_place = last->place;
+    s->again = true;
+}
+
 static void looked(struct waiter *w, enum reason reason, const void *result)
 {
     struct sweep *s = container_of(w, struct sweep, waiter);
     const struct overdue_answer *a = result;
     s->again = false;
     s->count = 0;
+    s->after_place = 0;
+    s->after_len = 0;
     if (reason != REASON_OK || !clock_holds(s, a->now_ms)) {
         rest(s);
         return;
@@ -237,6 +295,7 @@ static void looked(struct waiter *w, enum reason reason, const void *result)
         s->spared[s->count] = false;
         s->count += s->orders[s->count].len > 0;
     }
+    remember_place(s, a);
     if (s->count == 0 || !s->running)
         rest(s);
     else
@@ -248,7 +307,9 @@ static void look(struct sweep *s)
     s->step = SWEEP_LOOKS;
     s->asked_us = clock_mono_us(s->clock);
     s->waiter = (struct waiter){.wake = looked, .budget_ms = s->options.call_ms};
-    ledger_overdue(s->ledger, &(struct overdue_ask){.limit = s->options.batch, .grace_ms = s->options.grace_ms}, &s->waiter);
+    struct overdue_ask ask = {.limit = s->options.batch, .grace_ms = s->options.grace_ms, .after_place = s->after_place,
+                              .after_order = {s->after_order, s->after_len}};
+    ledger_overdue(s->ledger, &ask, &s->waiter);
 }
 
 /* ---- for everybody ------------------------------------------------------------------------------------------------------------------------------ */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sweep.h: orders that nobody has paid in time are cancelled, and their units go back on sale. The ledger is the authority: it says which are
  * overdue, by its own clock, and judges each once more when it cancels; timer messages only say when to look (core/hint.h). Bounded batches,
- * with jitter, any number of sweeps at once.
+ * with jitter, any number of sweeps at once. A look goes on behind the last one, whatever became of its orders: what somebody holds, or what can never be told, keeps nobody
+ * else's unit. A batch that is refused for one of them is taken in parts.
  *
  * Where a payment channel can be asked, it is asked first, for a bounded time: what it says is paid is told to the ledger as its callback would. A
  * channel that does not answer keeps no unit from being sold: the sweep goes on, and a payment that comes later is given back.
@@ -16,6 +17,7 @@
 #include "random.h"
 
 #define SWEEP_ASKS 16
+#define SWEEP_CUTS 16             /* parts of one look that are refused, or met a held row; then the rest waits for the next round */
 
 struct sweep_options {
     uint32_t every_ms;            /* between two looks, with jitter; 2000; 0: it never looks */
@@ -31,7 +33,7 @@ struct sweep_options {
 struct sweep_options sweep_options_default(void);
 
 struct sweep_facts {
-    uint64_t looks, canceled, paid, jumps;    /* paid: orders whose payment the channel told when asked */
+    uint64_t looks, canceled, paid, jumps;       /* paid: orders whose payment the channel told when asked */
     bool paused;
 };
 
@@ -58,6 +60,9 @@ struct sweep {
     uint64_t asked_us;            /* when the call under way left */
     struct arena texts;
     size_t count, next, under_way;    /* orders of this look; the next to be asked about; questions under way */
+    int64_t after_place;          /* behind which the next look begins; 0: with the oldest */
+    char after_order[64];
+    size_t after_len;
     struct str orders[LEDGER_BATCH_MAX];
     bool spared[LEDGER_BATCH_MAX];    /* its payment could not be told to the ledger: not cancelled in this round */
     struct sweep_ask asks[SWEEP_ASKS];
@@ -66,7 +71,12 @@ struct sweep {
     size_t pay_count;
     struct pay_item pays[LEDGER_PAY_MAX];
     size_t pay_of[LEDGER_PAY_MAX];
-    bool measured, again;         /* `trusted` holds; look again at once */
+    bool untold[LEDGER_PAY_MAX];
+    size_t from, limit;           /* of the payments, then of the orders to be cancelled: the part that is under way … */
+    unsigned cuts;                /* … and how often such a part was refused and made smaller */
+    size_t left_count;            /* orders to be cancelled */
+    size_t left[LEDGER_BATCH_MAX];
+    bool measured, again;         /* `trusted` holds; there is more behind this look: go on at once */
     struct sweep_offset trusted, strange;    /* as it is believed, and as it is since the jump */
     uint64_t strange_us;          /* since when; 0: no jump */
     struct sweep_facts facts;

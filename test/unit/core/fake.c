@@ -29,7 +29,6 @@ struct flight {
         struct range_answer range;
         struct pulled_answer pulled;
         struct lease_answer lease;
-        struct backlog_answer backlog;
         struct place_answer place;
         struct ledger_look_answer ledger_look;
         struct claim_answer claim;
@@ -335,9 +334,7 @@ static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
     if (k->queue_next < 0)
         k->queue_next = a->starts[0];
     f->leased = (struct leased){0, k->queue_next, {k->identity, k->identity_len}};
-    f->answer.lease = (struct lease_answer){&f->leased, 1, clock_now_ms(&k->clock.clock) + k->ahead_ms};
-    if (a->caught_up_ms)
-        k->caught_up_ms = a->caught_up_ms[0];
+    f->answer.lease = (struct lease_answer){&f->leased, 1};
     f->result = &f->answer.lease;
 }
 
@@ -383,31 +380,6 @@ static void release(struct ledger *l, const struct release_ask *a, struct waiter
         return;
     k->ledger_look = REASON_OK;
     k->looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_RELEASED, .why = a->items[0].why, .fresh = true}, .what = a->items[0].what};
-}
-
-static void release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w)
-{
-    struct fake *k = of_ledger(l);
-    struct flight *f;
-    if (!fly(k, FAKE_RELEASE_LOST, w, &f))
-        return;
-    f->reason = k->release_lost;
-    if (f->reason != REASON_OK || k->ledger_look != REASON_NOT_FOUND)
-        return;
-    k->ledger_look = REASON_OK;
-    k->looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_RELEASED, .why = REASON_LOST, .fresh = true}, .what = {
-        .request = a->reservation, .reservation = a->reservation, .activity = a->activity, .sku = a->sku, .user = a->user, .created_ms = a->created_ms}};
-}
-
-static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
-{
-    struct fake *k = of_ledger(l);
-    struct flight *f;
-    check(a->group.len > 0);
-    if (!fly(k, FAKE_BACKLOG, w, &f))
-        return;
-    f->answer.backlog = k->backlog;
-    f->result = &f->answer.backlog;
 }
 
 static void park(struct ledger *l, const struct park_ask *a, struct waiter *w)
@@ -568,7 +540,7 @@ static void pay(struct ledger *l, const struct pay_ask *a, struct waiter *w)
         return;
     for (size_t i = 0; i < a->count; i++) {
         enum reason outcome = k->judge_pay ? k->judge_pay(&a->items[i]) : REASON_PAYMENT_APPLIED;
-        if (outcome == REASON_POISON) {
+        if (ledger_splits(outcome)) {
             f->reason = outcome;
             return;
         }
@@ -580,6 +552,15 @@ static void pay(struct ledger *l, const struct pay_ask *a, struct waiter *w)
     f->result = &f->answer.pay;
 }
 
+static void no_more_overdue(struct fake *k, struct str order)
+{
+    for (size_t i = 0; i < k->overdue_count; i++)
+        if (str_eq(k->overdues[i].order, order)) {
+            memmove(&k->overdues[i], &k->overdues[i + 1], (--k->overdue_count - i) * sizeof *k->overdues);
+            return;
+        }
+}
+
 static void cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w)
 {
     struct fake *k = of_ledger(l);
@@ -588,12 +569,20 @@ static void cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *
     if (!fly(k, FAKE_CANCEL, w, &f))
         return;
     for (size_t i = 0; i < a->count; i++) {
-        f->canceled[i] = (struct cancel_verdict){.outcome = k->canceled, .fresh = k->canceled == REASON_CANCELED};
+        enum reason outcome = k->judge_cancel ? k->judge_cancel(&a->items[i]) : k->canceled;
+        if (ledger_splits(outcome)) {
+            f->reason = outcome;
+            return;
+        }
+        f->canceled[i] = (struct cancel_verdict){.outcome = outcome, .fresh = outcome == REASON_CANCELED};
         keep_name(k->last_canceled, a->items[i].order);
     }
+    for (size_t i = 0; k->judge_cancel && i < a->count; i++)
+        if (f->canceled[i].fresh)
+            no_more_overdue(k, a->items[i].order);
     k->due_only = a->due;
     k->cancels += a->count;
-    k->overdue_count -= a->due && k->canceled == REASON_CANCELED ? a->count < k->overdue_count ? a->count : k->overdue_count : 0;
+    k->overdue_count -= !k->judge_cancel && a->due && k->canceled == REASON_CANCELED ? a->count < k->overdue_count ? a->count : k->overdue_count : 0;
     f->answer.cancel = (struct cancel_answer){.verdicts = f->canceled, .count = a->count, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
     f->result = &f->answer.cancel;
 }
@@ -604,8 +593,11 @@ static void overdue(struct ledger *l, const struct overdue_ask *a, struct waiter
     struct flight *f;
     if (!fly(k, FAKE_OVERDUE, w, &f))
         return;
-    size_t n = k->overdue_count < a->limit ? k->overdue_count : a->limit;
-    f->answer.overdue = (struct overdue_answer){.orders = k->overdues, .count = n, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
+    size_t n = 0;
+    for (size_t i = 0; i < k->overdue_count && n < a->limit; i++)
+        if (k->overdues[i].place == 0 || k->overdues[i].place > a->after_place)
+            k->overdue_page[n++] = k->overdues[i];
+    f->answer.overdue = (struct overdue_answer){.orders = k->overdue_page, .count = n, .now_ms = clock_now_ms(&k->clock.clock) + k->ahead_ms};
     f->result = &f->answer.overdue;
     if (k->overdue_way_ms)
         clock_set_in(&k->clock.clock, &f->alarm, (uint64_t)k->overdue_way_ms * 1000);
@@ -640,7 +632,7 @@ static void channel_refunds(struct channel *c, const struct payment *p, struct w
 static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_asked, .refund = channel_refunds};
 
 static const struct ledger_ops ledger_ops = {
-    .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
+    .name = "fake", .lease = lease, .place = place, .release = release, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
     .pay = pay, .cancel = cancel, .overdue = overdue};
 
@@ -666,8 +658,6 @@ void fake_init(struct fake *k)
     k->seeded = true;
     k->reserve = REASON_QUEUED;
     k->ledger_look = REASON_NOT_FOUND;
-    k->release_lost = REASON_OK;
-    k->backlog = (struct backlog_answer){.read_ms = -1};
     k->send_verdict = REASON_OK;
     k->outcome = REASON_ORDERED;
     k->canceled = REASON_CANCELED;

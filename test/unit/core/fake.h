@@ -13,7 +13,7 @@
 enum fake_op {
     FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
-    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
     FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
     FAKE_OPS
 };
@@ -49,9 +49,6 @@ struct fake {
     bool replayed;
     struct stock_answer stock;
     struct stock_sku stocks[2];
-    enum reason release_lost;      /* OK: what release_lost was asked for is RELEASED(LOST) now; UNCHANGED */
-    struct backlog_answer backlog;
-    int64_t caught_up_ms;          /* as the last lease told of queue 0 */
     enum reason ledger_look;       /* OK with `looked`, or NOT_FOUND */
     struct ledger_look_answer looked;
     enum reason send_verdict;
@@ -79,10 +76,11 @@ struct fake {
     bool seeded, installed, created;
     enum reason (*judge_pay)(const struct pay_item *);    /* NULL: PAYMENT_APPLIED; POISON for one of them: for all */
     enum reason canceled;          /* of cancel's verdicts; CANCELED */
+    enum reason (*judge_cancel)(const struct cancel_item *);    /* NULL: `canceled`; POISON or LOCK_TIMEOUT for one of them: for all. With it only what is cancelled is no more overdue */
     size_t payments, cancels;      /* how many items were taken */
     char last_paid[64], last_canceled[64];    /* payment_id and order_id of the last one */
     bool due_only;                 /* the last cancel was of those that are due */
-    struct overdue overdues[8];
+    struct overdue overdues[8], overdue_page[8];    /* those with a place are told behind the place that is asked for */
     size_t overdue_count;
     int64_t ahead_ms;              /* how far the ledger's clock is ahead of ours */
     uint32_t overdue_way_ms;       /* how long what is overdue is on its way back; 0: as everything */

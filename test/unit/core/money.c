@@ -305,6 +305,93 @@ static void who_has_paid_is_spared_until_the_ledger_knows(void **state)
     sweep_end();
 }
 
+/* Of eight, two a look. */
+static void sweep_begin_by_twos(struct channel *channel)
+{
+    static const char *const names[8] = {"ord_0", "ord_1", "ord_2", "ord_3", "ord_4", "ord_5", "ord_6", "ord_7"};
+    struct sweep_options o = sweep_options_default();
+    fake_init(&k);
+    for (size_t i = 0; i < 8; i++)
+        k.overdues[i] = (struct overdue){.order = str_of(names[i]), .place = (int64_t)i + 1, .amount = 100, .currency = str_lit("CNY")};
+    k.overdue_count = 8;
+    o.batch = 2;
+    o.channel = channel;
+    assert_true(sweep_init(&s, &k.ledger, &k.clock.clock, &k.random.random, o));
+    sweep_start(&s);
+}
+
+static enum reason oldest_four_held(const struct cancel_item *i) { return i->order.ptr[4] < '4' ? REASON_ENGINE_BUSY : REASON_CANCELED; }
+
+static void sweep_goes_on_behind_held_orders(void **state)
+{
+    (void)state;
+    sweep_begin_by_twos(NULL);
+    k.judge_cancel = oldest_four_held;
+    fake_pass(&k, 5000);
+    assert_int_equal(s.facts.canceled, 4);
+    assert_int_equal(k.overdue_count, 4);
+    k.judge_cancel = NULL;    /* and comes back for them */
+    fake_pass(&k, 8000);
+    assert_int_equal(s.facts.canceled, 8);
+    sweep_end();
+}
+
+static enum reason fifth_waits(const struct cancel_item *i) { return i->order.ptr[4] == '5' ? REASON_LOCK_TIMEOUT : REASON_CANCELED; }
+static enum reason all_wait(const struct cancel_item *i) { return (void)i, REASON_LOCK_TIMEOUT; }
+
+/* Bounds: a look whose parts all wait for somebody ends after so many. */
+static void a_held_order_holds_up_no_other(void **state)
+{
+    (void)state;
+    static const char *const names[8] = {"ord_0", "ord_1", "ord_2", "ord_3", "ord_4", "ord_5", "ord_6", "ord_7"};
+    sweep_begin(0, false);
+    for (size_t i = 0; i < 8; i++)
+        k.overdues[i] = (struct overdue){.order = str_of(names[i])};
+    k.overdue_count = 8;
+    k.judge_cancel = fifth_waits;
+    fake_pass(&k, 5000);
+    assert_int_equal(s.facts.canceled, 7);
+    assert_int_equal(k.overdue_count, 1);
+    sweep_end();
+
+    struct sweep_options o = sweep_options_default();
+    fake_init(&k);
+    for (size_t i = 0; i < 8; i++)
+        k.overdues[i] = (struct overdue){.order = str_of(names[i])};
+    k.overdue_count = 8;
+    k.judge_cancel = all_wait;
+    o.every_ms = 600000;
+    assert_true(sweep_init(&s, &k.ledger, &k.clock.clock, &k.random.random, o));
+    s.options.every_ms = 2000;
+    sweep_start(&s);
+    s.options.every_ms = 600000;
+    fake_pass(&k, 100000);
+    assert_int_equal(k.calls[FAKE_OVERDUE], 1);
+    assert_int_equal(k.calls[FAKE_CANCEL], 1 + 8);    /* all of them, then each alone */
+    sweep_end();
+}
+
+static enum reason third_cannot_be_told(const struct pay_item *i) { return str_eq(i->what.order, str_lit("ord_3")) ? REASON_POISON : REASON_PAYMENT_APPLIED; }
+
+/* A payment that can never be told to the ledger spares its own order, and nobody else's. */
+static void a_payment_that_cannot_be_told_spares_its_order_alone(void **state)
+{
+    (void)state;
+    sweep_begin(4, true);
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const names[4] = {"ord_0", "ord_1", "ord_2", "ord_3"}, *const payments[4] = {"pay_0", "pay_1", "pay_2", "pay_3"};
+        k.overdues[i].order = str_of(names[i]);
+        k.known[i] = (struct payment){.payment = str_of(payments[i]), .order = str_of(names[i]), .result = PAYMENT_SUCCESS, .amount = 100, .currency = str_lit("CNY"), .channel = str_lit("c")};
+    }
+    k.known_count = 4;
+    k.judge_pay = third_cannot_be_told;
+    fake_pass(&k, 2800);
+    assert_int_equal(s.facts.paid, 3);
+    assert_int_equal(k.cancels, 3);                      /* which the ledger knows to be paid */
+    assert_string_equal(k.last_canceled, "ord_2");
+    sweep_end();
+}
+
 static void a_silent_channel_keeps_no_unit(void **state)
 {
     (void)state;
@@ -590,7 +677,8 @@ int main(void)
         cmocka_unit_test(who_has_paid_is_spared_until_the_ledger_knows), cmocka_unit_test(a_silent_channel_keeps_no_unit),
         cmocka_unit_test(questions_to_a_silent_channel), cmocka_unit_test(a_jump_of_the_clock_pauses_the_sweep), cmocka_unit_test(a_drift_is_no_jump),
         cmocka_unit_test(a_bad_first_measure_is_no_jump), cmocka_unit_test(a_jump_believed_by_a_slow_answer),
-        cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(looks_of_the_sweep), cmocka_unit_test(orders_looked_up_a_second), cmocka_unit_test(timer_messages_of_a_claim),
+        cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(looks_of_the_sweep), cmocka_unit_test(sweep_goes_on_behind_held_orders),
+        cmocka_unit_test(a_held_order_holds_up_no_other), cmocka_unit_test(a_payment_that_cannot_be_told_spares_its_order_alone), cmocka_unit_test(orders_looked_up_a_second), cmocka_unit_test(timer_messages_of_a_claim),
         cmocka_unit_test(a_hint_is_a_look), cmocka_unit_test(hints_are_heard_from_the_end_on),
         cmocka_unit_test(a_refund_is_done_when_the_channel_says_so), cmocka_unit_test(a_refund_stays_until_it_is_given)};
     return cmocka_run_group_tests(tests, NULL, NULL);
