@@ -152,15 +152,16 @@ static void the_sweep_steps_past_held_rows(void **state)
         struct canceled c = cancel(items, due.count, true, REASON_PAY_TIMEOUT);
         assert_int_equal(c.reason, REASON_OK);
         for (size_t i = 0; i < c.count; i++) {
-            fresh += c.verdicts[i].outcome == REASON_CANCELED && c.verdicts[i].fresh;
-            busy += c.verdicts[i].outcome == REASON_ENGINE_BUSY;
+            bool ours = str_eq(due.orders[i].activity, a.activity);
+            fresh += ours && c.verdicts[i].outcome == REASON_CANCELED && c.verdicts[i].fresh;
+            busy += ours && c.verdicts[i].outcome == REASON_ENGINE_BUSY;
         }
         looks++;
     }
     sql_done("COMMIT");
     assert_int_equal(fresh, FREE);
     assert_int_equal(busy, HELD);
-    assert_int_equal(looks, 2);
+    assert_true(looks >= 2);
     assert_clean(a.activity);
     finish_all();
 }
