@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "address.h"
 #include "arena.h"
+#include "channel_http.h"
 #include "check.h"
 #include "config_file.h"
 #include "jwt.h"
@@ -315,7 +317,8 @@ static void check_address(struct loading *l, enum setting s, const char *text)
 {
     char host[64];
     uint16_t port;
-    if (!config_address(text, host, &port))
+    struct address parsed;    /* by the same function as the listener's own */
+    if (!config_address(text, host, &port) || !address_parse(str_of(text), &parsed))
         complain_value(l, s, "an address and a port, as 127.0.0.1:8480 or [::1]:8480");
 }
 
@@ -388,6 +391,9 @@ static void check_engines(struct loading *l)
     if (!postgres)
         complain_value(l, SETTING_postgres_url, "a connection string of libpq, as postgresql://host/db or host=/path dbname=db");
     PQconninfoFree(postgres);
+    struct str channel;
+    if (c->payment_channel_url[0] != 0 && !channel_http_address(str_of(c->payment_channel_url), &channel))
+        complain_value(l, SETTING_payment_channel_url, "http://host:port with a literal address, or nothing");
 }
 
 static bool loopback(const char *address)
@@ -435,6 +441,8 @@ static void check_together(struct loading *l)
     check_keys(l);
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
+    if (c->health_listen[0] != 0 && (strcmp(c->health_listen, c->http_listen) == 0 || strcmp(c->health_listen, c->admin_listen) == 0))
+        complain_value(l, SETTING_health_listen, "another address than http.listen and admin.listen");
     if (!str_is_id(str_of(c->demo_activity)))
         complain_value(l, SETTING_demo_activity, "an id: 1 to 64 of A-Z a-z 0-9 _ -");
     check_engines(l);

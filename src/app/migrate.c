@@ -16,14 +16,15 @@ static void say(void *arg, const char *line)
 {
     (void)arg;
     puts(line);
+    fflush(stdout);    /* who waits wants to know for whom, now */
 }
 
 static int migrate_schema(const struct call *c)
 {
-    enum reason reason = postgres_migrate(c->config->postgres_url, say, NULL);
+    enum reason reason = postgres_migrate(c->config->postgres_url, (uint32_t)call_number(c, "wait") * 1000, say, NULL);
     if (reason == REASON_OK)
         return LEAVE_DONE;
-    return call_failed(c, reason == REASON_DEPENDENCY_DOWN ? LEAVE_UNREACHABLE : reason == REASON_CONFLICT ? LEAVE_REFUSED : LEAVE_FAILED, "postgresql: %s",
+    return call_failed(c, reason == REASON_DEPENDENCY_DOWN || reason == REASON_ENGINE_BUSY ? LEAVE_UNREACHABLE : reason == REASON_CONFLICT ? LEAVE_REFUSED : LEAVE_FAILED, "postgresql: %s",
                        reason_word(reason));
 }
 

@@ -443,7 +443,7 @@ static void every_call_under_every_cut(void **state)
     assert_int_equal(mkdir(relay_dir, 0700), 0);
     urls(given);
     speak(given, "CREATE", "TEMPLATE template0 ENCODING 'UTF8'");
-    assert_int_equal(postgres_migrate(direct, NULL, NULL), REASON_OK);
+    assert_int_equal(postgres_migrate(direct, 60000, NULL, NULL), REASON_OK);
     eye = PQconnectdb(direct);
     world = world_open();
     const char *port = strrchr(socket_path, '.');

@@ -27,7 +27,8 @@ void postgres_close(struct ledger *ledger);
 /* Whether every lane is connected now (readiness). */
 bool postgres_ready(const struct ledger *ledger);
 
-/* Brings the database to this program's schema, one migration a transaction, under an advisory lock: blocking. `report` hears one line
- * for each thing done, or the reason of a refusal. OK · CONFLICT (a migration that was applied has another checksum now, or the database has one
- * that this program does not know) · DEPENDENCY_DOWN (cannot connect) · ENGINE_REFUSED (a statement failed). */
-enum reason postgres_migrate(const char *url, void (*report)(void *arg, const char *line), void *arg);
+/* Brings the database to this program's schema, one migration a transaction, under an advisory lock: blocking. Locks that others hold are waited
+ * for, `wait_ms` in all. `report` hears one line for each thing done, for whom it waits, or the reason of a refusal. OK · CONFLICT (a migration that was applied has another checksum now, or the database has one
+ * that this program does not know) · DEPENDENCY_DOWN (cannot connect) · ENGINE_REFUSED (a statement failed) · ENGINE_BUSY (somebody held a lock too long;
+ * what was applied before stays, and migrating again goes on from there). */
+enum reason postgres_migrate(const char *url, uint32_t wait_ms, void (*report)(void *arg, const char *line), void *arg);

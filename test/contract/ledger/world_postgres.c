@@ -65,7 +65,7 @@ struct world *world_open(void)
     snprintf(database, sizeof database, "seckill_test_%ld_%ld", (long)getpid(), (long)(uv_hrtime() % 1000000));
     url_write(given);
     speak("CREATE", "TEMPLATE template0 ENCODING 'UTF8'");
-    check(postgres_migrate(url, say, NULL) == REASON_OK);
+    check(postgres_migrate(url, 60000, say, NULL) == REASON_OK);
     world_loop_begin(&real, "postgres");
     real.world.ledger = postgres_open(&(struct postgres_options){.loop = &real.loop, .url = url, .application = "contract"});
     real.world.close = close_real;

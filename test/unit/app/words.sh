@@ -25,6 +25,24 @@ expect 2 'did you mean --redis-url?' check-config --redis-ulr x
 expect 3 'access.threads: "900" from flag --access-threads' check-config --access-threads 900
 expect 5 'auth.mode' serve --http-listen 0.0.0.0:8480
 expect 3 'no-such-file' serve --config /no-such-file
+# What serve would refuse, check-config refuses with the same words.
+refused() {    # refused PATTERN WORD...
+    refusal=$1
+    shift
+    for verb in check-config serve; do
+        expect 3 "$refusal" "$verb" "$@"
+    done
+}
+refused 'payment.channel_url: "ftp://127.0.0.1:8490" from flag' --payment-channel-url ftp://127.0.0.1:8490
+refused 'http.listen: "shop.example:8480" from flag' --http-listen shop.example:8480
+refused 'admin.listen: "127.1:8481" from flag' --admin-listen 127.1:8481
+refused 'health.listen: "somewhere:1" from flag' --health-listen somewhere:1
+refused 'health.listen: "127.0.0.1:8480" from flag' --health-listen 127.0.0.1:8480
+refused 'redis.url: the value from flag' --redis-url http://h
+refused 'rocketmq.namesrv: "h" from flag' --rocketmq-namesrv h
+refused 'postgres.url: the value from flag' --postgres-url no=such=word
+refused 'roles: "access,cook" from flag' --roles access,cook
+refused 'auth.jwt_keys: the value from flag' --auth-jwt-keys x:short
 expect 0 'redis.url  *redis://:\*\*\*@h  *flag' check-config --redis-url redis://:geheim@h
 expect 3 'http.idle_ms: "30000" from flag --http-idle-ms' check-config --http-idle-ms 30000
 expect 3 'http.idle_ms: "-1" from flag --http-idle-ms' check-config --http-idle-ms -1 -o json
