@@ -81,12 +81,29 @@ static void answer_json(struct http_exchange *x, int status, struct buf *body)
 
 /* ---- health, metrics, version --------------------------------------------------------------------------------------------------- */
 
+/* Each exclude=NAME of the query, with commas between them; what does not fit into the buffer is not excluded. */
+static void collect_excludes(struct str query, struct buf *out)
+{
+    const struct str key = str_lit("exclude=");
+    for (size_t at = 0; at < query.len;) {
+        const char *next = memchr(query.ptr + at, '&', query.len - at);
+        size_t end = next ? (size_t)(next - query.ptr) : query.len;
+        struct str pair = {query.ptr + at, end - at};
+        if (str_starts(pair, key) && out->len + pair.len < out->cap) {
+            buf_add_str(out, (struct str){pair.ptr + key.len, pair.len - key.len});
+            buf_add_char(out, ',');
+        }
+        at = end + 1;
+    }
+}
+
 static void answer_health(struct http_exchange *x, enum health_question q)
 {
     struct admin_api *a = x->owner;
-    char memory[1024];
-    struct buf lines = buf_fixed(memory, sizeof memory);
-    bool good = health_says(a->options.health, q, &lines);
+    char memory[4096], names[512];
+    struct buf lines = buf_fixed(memory, sizeof memory), exclude = buf_fixed(names, sizeof names);
+    collect_excludes(x->request->query, &exclude);
+    bool good = health_says(a->options.health, q, buf_str(&exclude), &lines);
     struct str verbose = http_query(x->request, str_lit("verbose"), NULL);
     struct str body = verbose.ptr ? buf_str(&lines) : good ? str_lit("ok\n") : str_lit("not ok\n");
     http_answer(x, good ? 200 : 503, str_lit(TEXT_TYPE), body, str_lit("Cache-Control: no-store\r\n"));

@@ -38,9 +38,9 @@ static void write_activities(struct buf *out, const struct activities_answer *an
 
 void admin_page_write(struct buf *out, const struct config *config, const struct health *health, enum reason reason, const struct activities_answer *activities)
 {
-    char memory[1024];
+    char memory[4096];
     struct buf lines = buf_fixed(memory, sizeof memory);
-    bool ready = health_says(health, HEALTH_READY, &lines);
+    bool ready = health_says(health, HEALTH_READY, (struct str){0}, &lines);
     buf_add_str(out, str_lit("<!doctype html><html lang=en><meta charset=utf-8><title>seckill</title>"
                              "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.2em 1em .2em 0;text-align:left}pre{background:#eee;padding:1em}</style>\n"));
     buf_add_fmt(out, "<h1>seckill %s</h1><p>roles: ", VERSION_TEXT);

@@ -20,7 +20,7 @@ static void close_imagined(struct ports *p)
 
 void imagine_ports(struct sim_engines *e, struct ports *p, uv_loop_t *loop, uint64_t seed)
 {
-    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC)};
+    const struct str topics[] = {str_lit(MESSAGE_TOPIC), str_lit(RELAY_EVENT_TOPIC), str_lit(RELAY_DEAD_LETTER_TOPIC), str_lit(HINT_TOPIC), str_lit(READINESS_TOPIC)};
     struct await created = AWAIT();
     *p = (struct ports){.loop = loop, .clock = system_clock_open(loop), .random = system_random_open(), .close = close_imagined};
     sim_engines_open(e, p->clock, seed);

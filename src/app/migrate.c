@@ -30,9 +30,10 @@ static int migrate_schema(const struct call *c)
 
 static int create_topics(const struct call *c, struct ports *p)
 {
-    static const char *const names[] = {MESSAGE_TOPIC, TIMEOUT_TOPIC, RELAY_EVENT_TOPIC, RELAY_DEAD_LETTER_TOPIC};
+    static const char *const names[] = {MESSAGE_TOPIC, TIMEOUT_TOPIC, RELAY_EVENT_TOPIC, RELAY_DEAD_LETTER_TOPIC, READINESS_TOPIC};
     struct str topics[countof(names)];
     uint64_t until_us = clock_mono_us(p->clock) + TRIES_MS * 1000ULL;
+    bool told = false;
     for (size_t i = 0; i < countof(names); i++)
         topics[i] = str_of(names[i]);
     for (;;) {
@@ -41,8 +42,14 @@ static int create_topics(const struct call *c, struct ports *p)
         enum reason reason = await_run(&a, p->loop);
         if (reason == REASON_OK)
             break;
+        struct str refusal = bus_refusal(p->bus);
         if (reason_fate(reason) == FATE_REFUSED || clock_mono_us(p->clock) > until_us)
-            return call_failed(c, LEAVE_UNREACHABLE, "bus: %s", reason_word(reason));
+            return call_failed(c, LEAVE_UNREACHABLE, "bus: the topics could not be made: %s%s" STR_FMT "%s; rocketmq.namesrv is %s", reason_word(reason),
+                               refusal.len > 0 ? " (" : "", STR_ARG(refusal), refusal.len > 0 ? ")" : "", c->config->rocketmq_namesrv);
+        if (!told)
+            fprintf(stderr, "bus: %s%s" STR_FMT "%s; trying again for %d s\n", reason_word(reason), refusal.len > 0 ? " (" : "", STR_ARG(refusal),
+                    refusal.len > 0 ? ")" : "", TRIES_MS / 1000);
+        told = true;
         await_ms(p->loop, 200);
     }
     for (size_t i = 0; i < countof(names); i++)

@@ -99,6 +99,28 @@ bool ports_answers(enum reason reason)
     return reason == REASON_OK || reason == REASON_STALE_EPOCH || reason == REASON_NOT_FOUND || reason == REASON_UNKNOWN_ACTIVITY;
 }
 
+void ports_prove(struct ports *p, size_t part, unsigned slot, struct waiter *w)
+{
+    static const struct bus_message message = {.topic = str_lit(READINESS_TOPIC), .key = str_lit("readiness"), .body = str_lit("1")};
+    if (part == 0)
+        store_prove(p->store, w);
+    else if (part == 1)
+        bus_send(p->bus, &message, 1, w);
+    else
+        ledger_prove(p->ledger, slot, w);
+}
+
+enum reason ports_proved(size_t part, enum reason reason, const void *result)
+{
+    const struct send_result *sent = result;
+    return part == 1 && reason == REASON_OK ? sent->verdicts[0] : reason;
+}
+
+struct str ports_refusal(const struct ports *p, size_t part)
+{
+    return part == 0 ? store_refusal(p->store) : part == 1 ? bus_refusal(p->bus) : ledger_refusal(p->ledger);
+}
+
 static bool part_ready(struct ports *p, size_t part, uint64_t until_us)
 {
     static const char *const names[] = {"Redis (redis.url)", "RocketMQ (rocketmq.namesrv)", "PostgreSQL (postgres.url)"};

@@ -50,3 +50,12 @@ const char *ports_part_name(size_t part);    /* 0 … PORTS_PARTS-1: "redis", "b
 void ports_probe(struct ports *p, size_t part, struct waiter *w);
 /* Whether such an answer means that it is there. */
 bool ports_answers(enum reason reason);
+
+/* ---- can it be used? -------------------------------------------------------------------------------------------------------- */
+
+#define READINESS_TOPIC "seckill-readiness"    /* what is sent there is read by no program */
+/* Asks part i, which must be open, for what the work needs of it: a write, a message stored, a commit. `slot`: see ledger_prove. The answer is read by ports_proved:
+ * REASON_OK, or why not. ports_refusal: what the part's server said when it last refused something; valid until the caller returns to the loop. */
+void ports_prove(struct ports *p, size_t part, unsigned slot, struct waiter *w);
+enum reason ports_proved(size_t part, enum reason reason, const void *result);
+struct str ports_refusal(const struct ports *p, size_t part);

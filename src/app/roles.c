@@ -47,7 +47,7 @@ static const struct {
 } rows[] = {
     {"access", ROLE_ACCESS, PORTS_ALL, PORTS_STORE},    /* a broker or ledger that is down delays a sale, it does not stop it */
     {"order", ROLE_ORDER, PORTS_BUS | PORTS_LEDGER, PORTS_BUS | PORTS_LEDGER},
-    {"relay", ROLE_RELAY, PORTS_ALL, PORTS_LEDGER},
+    {"relay", ROLE_RELAY, PORTS_ALL, PORTS_ALL},         /* a row is carried to Redis and to the broker, or it waits */
     {"janitor", ROLE_JANITOR, PORTS_ALL, PORTS_STORE | PORTS_LEDGER},
     {"admin", ROLE_ADMIN, PORTS_ALL, PORTS_STORE | PORTS_LEDGER},
 };
@@ -165,7 +165,7 @@ static bool open_admin(struct roles *r, struct buf *complaint)
     const char *address = full ? c->admin_listen : c->health_listen;
     struct admin_options o = {.full = full, .roles = roles_of(c), .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
     int error = -EINVAL;
-    health_start(&r->health, r->options.ports, needed_parts(roles_of(c)), has_begun, r);    /* of the whole process: access may run on other loops */
+    health_start(&r->health, r->options.ports, needed_parts(roles_of(c)), (roles_of(c) & ROLE_JANITOR) != 0, has_begun, r);    /* of the whole process: access may run on other loops */
     r->has_health = true;
     if (address_parse(str_of(address), &o.listen))
         r->admin = admin_api_open(&o, &error);

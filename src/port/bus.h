@@ -72,6 +72,7 @@ struct bus_ops {
     void (*range)(struct bus *, const struct queue *, struct waiter *);                       /* → struct range_answer  */
     void (*pull)(struct bus *, const struct pull_ask *, struct waiter *);                     /* → struct pulled_answer */
     void (*mirror)(struct bus *, const struct queue *, int64_t next, struct waiter *);        /* → NULL: the group's offset for the broker's own tools */
+    struct str (*refusal)(struct bus *);                                                      /* at once; NULL: it has no words of its own */
 };
 struct bus {
     const struct bus_ops *ops;
@@ -82,4 +83,6 @@ static inline void bus_send(struct bus *b, const struct bus_message *m, size_t n
 static inline void bus_queues(struct bus *b, struct str topic, struct waiter *w) { b->ops->queues(b, topic, w); }
 static inline void bus_range(struct bus *b, const struct queue *q, struct waiter *w) { b->ops->range(b, q, w); }
 static inline void bus_pull(struct bus *b, const struct pull_ask *a, struct waiter *w) { b->ops->pull(b, a, w); }
+/* What a broker said when it last refused something, in its own words; empty: nothing yet. Valid until the caller returns to the loop. */
+static inline struct str bus_refusal(struct bus *b) { return b->ops->refusal ? b->ops->refusal(b) : (struct str){0}; }
 static inline void bus_mirror(struct bus *b, const struct queue *q, int64_t next, struct waiter *w) { b->ops->mirror(b, q, next, w); }

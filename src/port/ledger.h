@@ -416,6 +416,12 @@ struct repair_answer {
 /* Whether a batch that ended so may be taken in parts: it holds something that can never be taken, or that another transaction holds. */
 static inline bool ledger_splits(enum reason reason) { return reason == REASON_POISON || reason == REASON_LOCK_TIMEOUT; }
 
+/* ---- prove: does the ledger commit a write? (readiness) ------------------------------------------------------------------- */
+
+/* OK: a small write is committed as durably as an order would be. `slot`, below LEDGER_PROVE_SLOTS: which of a few rows is written, so that processes do not
+ * wait for each other; the budget should be long, for a commit that waits for a standby cannot be taken back. */
+#define LEDGER_PROVE_SLOTS 64
+
 struct ledger;
 struct ledger_ops {
     const char *name;
@@ -440,6 +446,8 @@ struct ledger_ops {
     void (*resolve)(struct ledger *, const struct resolve_ask *, struct waiter *);              /* → struct resolve_answer    */
     void (*story)(struct ledger *, const struct story_ask *, struct waiter *);                  /* → struct story_answer      */
     void (*repair)(struct ledger *, const struct repair_ask *, struct waiter *);                /* → struct repair_answer      */
+    void (*prove)(struct ledger *, unsigned slot, struct waiter *);                             /* → NULL                     */
+    struct str (*refusal)(struct ledger *);                                                     /* at once; NULL: it has no words of its own */
 };
 struct ledger {
     const struct ledger_ops *ops;
@@ -465,4 +473,7 @@ static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a,
 static inline void ledger_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w) { l->ops->reviews(l, a, w); }
 static inline void ledger_resolve(struct ledger *l, const struct resolve_ask *a, struct waiter *w) { l->ops->resolve(l, a, w); }
 static inline void ledger_story(struct ledger *l, const struct story_ask *a, struct waiter *w) { l->ops->story(l, a, w); }
+static inline void ledger_prove(struct ledger *l, unsigned slot, struct waiter *w) { l->ops->prove(l, slot, w); }
+/* What the server said when it last refused such a write, or the connection for it; empty: nothing yet. Valid until the caller returns to the loop. */
+static inline struct str ledger_refusal(struct ledger *l) { return l->ops->refusal ? l->ops->refusal(l) : (struct str){0}; }
 static inline void ledger_repair(struct ledger *l, const struct repair_ask *a, struct waiter *w) { l->ops->repair(l, a, w); }

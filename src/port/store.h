@@ -184,6 +184,10 @@ struct holdings_answer {
     struct str cursor;              /* empty: that was the last slice. A unit may be seen twice, and one that moves may be missed: look again */
 };
 
+/* ---- prove: does the store take a write? (readiness) -------------------------------------------------------------------- */
+
+/* OK: a small write was done, in no bucket of any activity. What refuses it would refuse a reservation. */
+
 struct store;
 struct store_ops {
     const char *name;
@@ -198,6 +202,8 @@ struct store_ops {
     void (*close)(struct store *, const struct close_ask *, struct waiter *);                      /* → struct close_answer    */
     void (*open)(struct store *, const struct open_ask *, struct waiter *);                        /* → struct open_answer     */
     struct str (*incarnation)(struct store *, const struct bucket *);                              /* at once; see below       */
+    void (*prove)(struct store *, struct waiter *);                                                /* → NULL                   */
+    struct str (*refusal)(struct store *);                                                         /* at once; NULL: it has no words of its own */
 };
 struct store {
     const struct store_ops *ops;
@@ -214,6 +220,9 @@ static inline void store_install(struct store *s, const struct install_ask *a, s
 static inline void store_holdings(struct store *s, const struct holdings_ask *a, struct waiter *w) { s->ops->holdings(s, a, w); }
 static inline void store_close(struct store *s, const struct close_ask *a, struct waiter *w) { s->ops->close(s, a, w); }
 static inline void store_open(struct store *s, const struct open_ask *a, struct waiter *w) { s->ops->open(s, a, w); }
+static inline void store_prove(struct store *s, struct waiter *w) { s->ops->prove(s, w); }
+/* What the server said when it last refused something, in its own words; empty: nothing yet. Valid until the caller returns to the loop. */
+static inline struct str store_refusal(struct store *s) { return s->ops->refusal ? s->ops->refusal(s) : (struct str){0}; }
 /* The incarnation of the server at the other end, as it was last heard: at the greeting, or in a later answer. Whatever is asked in the same turn
  * goes to that server or is not done. Empty: not connected. Valid until the caller returns to the loop. */
 static inline struct str store_incarnation(struct store *s, const struct bucket *b) { return s->ops->incarnation(s, b); }

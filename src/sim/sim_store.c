@@ -493,9 +493,17 @@ static struct str incarnation(struct store *store, const struct bucket *bucket)
     return str_of(s->heard);
 }
 
+static bool act_prove(struct sim_call *c) { return !arrives(c) || sim_call_answer(c, REASON_OK, NULL); }
+
+static void prove(struct store *s, struct waiter *w)
+{
+    char nothing = 0;
+    sim_call_go(call_new(s, w, act_prove, &nothing, sizeof nothing), 0);
+}
+
 static const struct store_ops ops = {.name = "memory", .reserve = reserve, .settle = settle, .restock = restock, .look = look,
                                      .due = due, .stock = stock, .install = install, .holdings = holdings, .close = close_bucket,
-                                     .open = open_bucket, .incarnation = incarnation};
+                                     .open = open_bucket, .incarnation = incarnation, .prove = prove};
 
 void sim_store_open(struct sim_store *s, struct sim_store_world *w, struct clock *clock)
 {

@@ -152,6 +152,48 @@ def redis_emptied(sale):
     same("the ledger alone is in order", [f for f in sale.audit("flush", patience=0)[1]["findings"] if f["rule"] != "conservation"], [])
 
 
+def readiness(sale, exclude=""):
+    """Status of /readyz, and its lines by name."""
+    answer = sale.get(f"/readyz?verbose{exclude}", port=sale.admin_port)
+    return answer.status, {line.split()[1].rstrip(":"): line for line in answer.text.splitlines()}
+
+
+def readiness_proves_use(sale):
+    """/readyz is 503 and says why where Redis takes no write and PostgreSQL commits nothing, and names a broker that stores nothing"""
+    ready = lambda: readiness(sale)[0] == 200
+    until("ready", 20, ready)
+    lines = readiness(sale)[1]
+    right(f"each says what was proved: {lines}", "a write was done" in lines["redis"] and "a message was stored" in lines["bus"] and "a commit was confirmed" in lines["postgresql"])
+
+    sale.redis("CONFIG", "SET", "min-replicas-to-write", "1")    # a primary without its replica
+    try:
+        until("Redis takes no write", 20, lambda: readiness(sale)[0] == 503 and "NOREPLICAS" in readiness(sale)[1]["redis"])
+        right("the rest is ready", readiness(sale, "&exclude=redis")[0] == 200)
+        right("a check that is none", "no check" in "".join(readiness(sale, "&exclude=radish")[1].values()) and readiness(sale, "&exclude=radish")[0] == 503)
+    finally:
+        sale.redis("CONFIG", "SET", "min-replicas-to-write", "0")
+    until("ready again", 30, ready)
+
+    def postgres(setting):
+        sale.sql(f"set default_transaction_read_only = off;\nalter system {setting};\nselect pg_reload_conf()")
+    for setting, said in (("set default_transaction_read_only = on", "read-only"), ("set synchronous_standby_names = 'nobody'", "no answer for")):
+        postgres(setting)
+        try:
+            until(f"PostgreSQL commits nothing: {setting}", 30, lambda: readiness(sale)[0] == 503 and said in readiness(sale)[1]["postgresql"])
+        finally:
+            postgres("reset all")
+        until("ready again", 60, ready)
+
+    permit = lambda perm: right("mqadmin", "success" in sale.mqadmin("updateTopicPerm", "-c", "DefaultCluster", "-t", "seckill-readiness", "-p", perm))
+    permit("4")    # may be read, not written
+    try:
+        until("the broker stores nothing", 60, lambda: readiness(sale)[1]["bus"].startswith("[-]"))
+        right("admin does not need it", readiness(sale)[0] == 200)
+    finally:
+        permit("6")
+    until("the broker stores again", 60, lambda: readiness(sale)[1]["bus"].startswith("[+]"))
+
+
 # PostgreSQL before Redis: for a minute after Redis was away, access confirms what it says with the ledger, and without one says UNCERTAIN.
-STORIES = [broker_stalls, messages_lost, postgres_stalls, redis_stalls, redis_dies]
+STORIES = [readiness_proves_use, broker_stalls, messages_lost, postgres_stalls, redis_stalls, redis_dies]
 LAST = [redis_emptied]

@@ -219,6 +219,11 @@ class Sale:
         done = subprocess.run(words, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * PATIENCE)
         right(f"stack {verb} {names}: {done.stderr}", done.returncode == 0)
 
+    def mqadmin(self, *words):
+        """What RocketMQ's own tool says."""
+        return subprocess.run([ROOT / "tools/stack", "mqadmin", self.run, *words], env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60 * PATIENCE).stdout
+
     def end(self, process):
         """Kills one of those that were started beside the sale's own."""
         process.kill()

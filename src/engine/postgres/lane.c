@@ -166,6 +166,19 @@ static void strand(struct lane *lane)
     }
 }
 
+/* The first line of it, for readiness. */
+static void note_refusal(struct lane *lane, const char *state, const char *message)
+{
+    struct buf b = buf_fixed(lane->refusal, sizeof lane->refusal - 1);
+    size_t n = message ? strcspn(message, "\n") : 0;
+    if (n > sizeof lane->refusal - 16)
+        n = sizeof lane->refusal - 16;
+    if (state)
+        buf_add_fmt(&b, "%s ", state);
+    buf_add(&b, message, n);
+    lane->refusal[b.len] = 0;
+}
+
 /* The connection is of no more use: again later. */
 static void lost(struct lane *lane, const char *why)
 {
@@ -174,6 +187,7 @@ static void lost(struct lane *lane, const char *why)
     struct log_line l = log_event(LEVEL_WARN, "postgres_connection_lost");
     log_text(&l, "lane", lane_rows[lane->kind].name);
     log_text(&l, "why", why ? why : lane->conn ? PQerrorMessage(lane->conn) : "");
+    note_refusal(lane, NULL, why ? why : lane->conn ? PQerrorMessage(lane->conn) : "");
     log_end(&l);
     hang_up(lane);
     uint64_t wait = BACKOFF_MIN_US << (lane->failures < 7 ? lane->failures : 7);
@@ -344,6 +358,7 @@ static void failed(struct lane *lane, struct call *c, PGresult *r)
         log_text(&l, "sqlstate", state);
         log_text(&l, "message", PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
         log_end(&l);
+        note_refusal(lane, state, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
         if (c->error->manner == SQLSTATE_STOP)
             damaged(lane, state);
     }

@@ -62,6 +62,7 @@ struct lane {
     uint64_t again_us;            /* when to connect again */
     uint64_t since_us;            /* when this attempt began */
     unsigned failures;
+    char refusal[256];            /* what the server last refused a call with, or why the connection was lost; empty: neither yet */
     struct link waiting, flying, resting, ended;
     size_t calls;
     uint64_t jitter;

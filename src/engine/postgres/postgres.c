@@ -537,12 +537,29 @@ static void audit(struct ledger *l, struct str activity, struct waiter *w)
     lane_submit(c);
 }
 
+static void prove_decode(struct call *c, const PGresult *r)
+{
+    (void)r;
+    wake(c, REASON_OK, NULL);
+}
+
+static void prove(struct ledger *l, unsigned slot, struct waiter *w)
+{
+    check(slot < LEDGER_PROVE_SLOTS);
+    struct call *c = lane_call(&of(l)->lanes[LANE_RELAY], CALL_prove, w);
+    c->decode = prove_decode;
+    params_i16(&c->params, (int16_t)slot);
+    lane_submit(c);
+}
+
+static struct str refusal(struct ledger *l) { return str_of(of(l)->lanes[LANE_RELAY].refusal); }
+
 /* ---- life ------------------------------------------------------------------------------------------------------------------------------------------- */
 
 static const struct ledger_ops ops = {
     .name = "postgres", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
-    .heal = heal_heal, .record = heal_record, .repair = heal_repair,
+    .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
     .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };
 

@@ -78,6 +78,16 @@ PLAIN(redis_close_bucket, close)
 PLAIN(redis_open_bucket, open)
 #undef PLAIN
 
+static void redis_prove(struct store *store, struct waiter *w)
+{
+    const struct bucket nowhere = {.activity = str_lit("_"), .epoch = 1};    /* its other keys are never made: no activity has a bucket before it is warm */
+    struct redis_words words;
+    redis_words_begin(&words, REDIS_SCRIPT_prove, &nowhere);
+    ask(store, REDIS_SCRIPT_prove, &nowhere, true, &words, w);
+}
+
+static struct str redis_refusal(struct store *store) { return redis_link_refusal(redis_of(store)->nodes[0].link); }
+
 static struct str redis_incarnation(struct store *store, const struct bucket *bucket)
 {
     return redis_link_incarnation(redis_node_of(redis_of(store), bucket)->link);
@@ -104,7 +114,8 @@ static enum reason read_answer(struct redis_store *r, const struct redis_call *c
     case REDIS_SCRIPT_look: return redis_reply_look(reply, arena, &out->look);
     case REDIS_SCRIPT_due: return redis_reply_due(reply, arena, &out->due);
     case REDIS_SCRIPT_stock: return redis_reply_stock(reply, arena, &out->stock);
-    case REDIS_SCRIPT_install: return redis_reply_reason(reply);
+    case REDIS_SCRIPT_install:
+    case REDIS_SCRIPT_prove: return redis_reply_reason(reply);
     case REDIS_SCRIPT_holdings: return redis_reply_holdings(reply, text, c->which, arena, &out->holdings);
     case REDIS_SCRIPT_close: return redis_reply_close(reply, &out->close);
     case REDIS_SCRIPT_open: return redis_reply_open(reply, &out->open);
@@ -117,7 +128,7 @@ static enum reason read_answer(struct redis_store *r, const struct redis_call *c
 
 static bool brings_result(const struct redis_call *c, enum reason reason)
 {
-    if (reason == REASON_ENGINE_FAULT || reason == REASON_STALE_EPOCH || c->script == REDIS_SCRIPT_install)
+    if (reason == REASON_ENGINE_FAULT || reason == REASON_STALE_EPOCH || c->script == REDIS_SCRIPT_install || c->script == REDIS_SCRIPT_prove)
         return false;
     return c->script == REDIS_SCRIPT_reserve || c->script == REDIS_SCRIPT_close || c->script == REDIS_SCRIPT_open || reason == REASON_OK;
 }
@@ -159,7 +170,8 @@ static void part_ended(void *context, struct redis_command *part, enum reason re
 static const struct store_ops redis_ops = {
     .name = "redis", .reserve = redis_reserve, .settle = redis_settle, .restock = redis_restock, .look = redis_look,
     .due = redis_due, .stock = redis_stock, .install = redis_install, .holdings = redis_holdings,
-    .close = redis_close_bucket, .open = redis_open_bucket, .incarnation = redis_incarnation,
+    .close = redis_close_bucket, .open = redis_open_bucket, .incarnation = redis_incarnation, .prove = redis_prove,
+    .refusal = redis_refusal,
 };
 
 struct redis_options redis_options_default(void)

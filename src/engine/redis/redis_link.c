@@ -48,6 +48,7 @@ struct redis_link {
     struct redis_reader replies;
     uint64_t heard_us;
     struct log_ration refusals;      /* error replies that are logged */
+    char refusal[256];               /* the last of them, or why the connection last broke */
     uint32_t retry_ms;
     uint64_t dice;
     bool was_up;
@@ -253,6 +254,13 @@ static bool own_answered(struct redis_link *l, struct redis_command *c, const re
 }
 
 /* One line a second: a server that refuses refuses everything. All are counted by whoever asked. */
+static void note_refusal(struct redis_link *l, struct str message)
+{
+    size_t n = message.len < sizeof l->refusal - 1 ? message.len : sizeof l->refusal - 1;
+    memcpy(l->refusal, message.ptr, n);
+    l->refusal[n] = 0;
+}
+
 static void log_refusal(struct redis_link *l, const struct redis_command *c, enum reason reason, struct str message)
 {
     if (!log_ration_take(&l->refusals, l->heard_us, 1))
@@ -284,8 +292,10 @@ static bool answered(struct redis_link *l, const redisReply *reply)
         reason = redis_reply_error(message, &noscript);
         if (noscript && repeat(l, c))
             return true;
-        if (!noscript)
+        if (!noscript) {
+            note_refusal(l, message);
             log_refusal(l, c, reason, message);
+        }
     }
     if (!c->owner)
         metric_one(METRIC_LATE_ANSWERS);
@@ -357,6 +367,7 @@ static void end_all(struct redis_link *l)
 static void broken(struct redis_link *l, const char *why)
 {
     log_link(l, l->state == UP ? LEVEL_ERROR : LEVEL_WARN, l->state == UP ? "redis_lost" : "redis_not_reached", why);
+    note_refusal(l, str_of(why));
     disconnect(l);
     l->state = DOWN;
     uv_timer_start(&l->timer, on_timer, jittered(l, l->retry_ms), 0);
@@ -551,6 +562,7 @@ void redis_link_close(struct redis_link *l, void (*closed)(void *))
 
 size_t redis_link_memory(size_t in_flight) { return redis_commands_memory(in_flight + OWN_COMMANDS); }
 
+struct str redis_link_refusal(const struct redis_link *l) { return str_of(l->refusal); }
 bool redis_link_up(const struct redis_link *l) { return l->state == UP; }
 
 struct str redis_link_incarnation(const struct redis_link *l)

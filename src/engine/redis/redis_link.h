@@ -34,6 +34,8 @@ struct redis_link *redis_link_open(uv_loop_t *loop, const struct redis_address *
 void redis_link_close(struct redis_link *link, void (*closed)(void *context));
 
 bool redis_link_up(const struct redis_link *link);
+/* What the server last refused a command with, or why the connection last broke; empty: neither has been. */
+struct str redis_link_refusal(const struct redis_link *link);
 size_t redis_link_memory(size_t in_flight);    /* bytes of its commands when each has been used */
 /* Of the server at the other end (port/store.h); empty while the link is not up. */
 struct str redis_link_incarnation(const struct redis_link *link);

@@ -218,7 +218,9 @@ static void cluster_told(struct peer_call *call, enum reason reason, const struc
         ask_cluster(c);
     else if (reason != REASON_OK)
         op_end(&c->op, REASON_DEPENDENCY_DOWN, NULL);    /* nothing was asked of any broker */
-    else if (f->code != ANSWER_SUCCESS || !take_cluster(c, f->body))
+    else if (f->code != ANSWER_SUCCESS)
+        op_end(&c->op, op_refusal(&c->op, f), NULL);
+    else if (!take_cluster(c, f->body))
         op_end(&c->op, REASON_ENGINE_FAULT, NULL);
     else if (c->broker_count == 0)
         op_end(&c->op, REASON_DEPENDENCY_DOWN, NULL);

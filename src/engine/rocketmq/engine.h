@@ -36,6 +36,7 @@ struct rocketmq {
     uint32_t send_ms, ask_ms, drain_ms, batch_window_us, batches;
     size_t in_flight;
     struct log_ration refusals;     /* those that are logged */
+    char refusal[256];              /* the last one, in the broker's words; empty: none yet */
     bool closing, goodbye, gone;
     unsigned farewells;
     void (*closed)(void *);

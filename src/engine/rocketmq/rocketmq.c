@@ -97,6 +97,17 @@ static void beat_due(struct due *d)
 
 void rocketmq_refused(struct rocketmq *e, const char *topic, const struct frame *f)
 {
+    struct buf b = buf_fixed(e->refusal, sizeof e->refusal - 1);
+    buf_add_fmt(&b, "code %d", f->code);
+    if (topic[0])
+        buf_add_fmt(&b, " for topic %s", topic);
+    size_t n = 0;
+    while (n < f->remark.len && n < 160 && f->remark.ptr[n] != '\n')
+        n++;
+    if (n > 0)
+        buf_add_str(&b, str_lit(": "));
+    buf_add(&b, f->remark.ptr, n);
+    e->refusal[b.len] = 0;
     if (!log_ration_take(&e->refusals, due_now_us(), 1))
         return;
     struct log_line l = log_event(LEVEL_WARN, "bus_refused");
@@ -286,10 +297,13 @@ static bool take_options(struct rocketmq *e, const struct rocketmq_options *o)
     return good;
 }
 
+static struct str refusal(struct bus *bus) { return str_of(rocketmq_of(bus)->refusal); }
+
 struct bus *rocketmq_open(const struct rocketmq_options *options)
 {
     static const struct bus_ops ops = {.name = "rocketmq", .create = rocketmq_create, .send = rocketmq_send, .queues = rocketmq_queues,
-                                       .range = rocketmq_range, .pull = rocketmq_pull, .mirror = rocketmq_mirror};
+                                       .range = rocketmq_range, .pull = rocketmq_pull, .mirror = rocketmq_mirror,
+                                       .refusal = refusal};
     struct rocketmq *e = calloc(1, sizeof *e);
     if (!e || !take_options(e, options) || !routes_open(&e->routes, &e->times, &e->watch, options->name_servers)) {
         free(e);

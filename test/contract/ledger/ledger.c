@@ -1183,6 +1183,18 @@ static void random_batches_keep_every_rule(void **state)
     finish_all();
 }
 
+static void prove_commits_in_each_slot(void **state)
+{
+    (void)state;
+    for (unsigned slot = 0; slot < LEDGER_PROVE_SLOTS; slot += LEDGER_PROVE_SLOTS - 1)
+        for (int i = 0; i < 2; i++) {
+            struct seen seen = SEEN();
+            ledger_prove(world->ledger, slot, &seen.waiter);
+            assert_false(seen.woken);
+            assert_int_equal(seen_await(world, &seen), REASON_OK);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1220,6 +1232,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_taken_goes_to_a_person),
         cmocka_unit_test(calls_in_flight_collide_safely),
         cmocka_unit_test(random_batches_keep_every_rule),
+        cmocka_unit_test(prove_commits_in_each_slot),
     };
     cmocka_set_test_filter(getenv("SECKILL_TEST_ONLY"));
     return cmocka_run_group_tests_name("ledger", tests, world_begin, world_end);

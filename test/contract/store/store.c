@@ -1399,9 +1399,29 @@ static void a_woken_caller_may_ask_again(void **state)
     assert_int_equal(stock(0)->skus[0].free, 0);
 }
 
+/* A write that is no bucket's: the buckets count nothing on. */
+static void prove_writes_beside_every_bucket(void **state)
+{
+    (void)state;
+    open_sale(3);
+    uint64_t sequence = stock(0)->answer.sequence;
+    for (int i = 0; i < 3; i++) {
+        struct seen s = SEEN();
+        store_prove(world->store, &s.waiter);
+        assert_false(s.woken);
+        assert_int_equal(seen_await(world, &s), REASON_OK);
+    }
+    assert_int_equal(stock(0)->answer.sequence, sequence + 1);    /* the stock call's own */
+    struct seen s = SEEN();
+    struct stock_ask nowhere = {.bucket = {.activity = str_lit("_"), .epoch = 1}};
+    store_stock(world->store, &nowhere, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_STALE_EPOCH);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prove_writes_beside_every_bucket),
         cmocka_unit_test(takes_one_unit),
         cmocka_unit_test(never_more_than_the_units),
         cmocka_unit_test(many_at_once),

@@ -51,15 +51,15 @@ static void readiness_names_missing_buckets(void **state)
     (void)state;
     char memory[512];
     struct buf lines = buf_fixed(memory, sizeof memory);
-    struct health h = {0};
+    struct health h = {.janitor = true};
     metric_set(METRIC_CLOSED_BUCKETS, 0, 0);
     metric_set(METRIC_MISSING_BUCKETS, 0, 3);
-    assert_true(health_says(&h, HEALTH_READY, &lines));
+    assert_true(health_says(&h, HEALTH_READY, (struct str){0}, &lines));
     buf_add_char(&lines, 0);
     assert_non_null(strstr(memory, "[-] buckets: 3 missing in Redis, 0 closed\n"));
     metric_set(METRIC_MISSING_BUCKETS, 0, 0);
     lines = buf_fixed(memory, sizeof memory);
-    assert_true(health_says(&h, HEALTH_READY, &lines));
+    assert_true(health_says(&h, HEALTH_READY, (struct str){0}, &lines));
     buf_add_char(&lines, 0);
     assert_non_null(strstr(memory, "[+] buckets\n"));
 }
@@ -109,6 +109,81 @@ static void health_is_told_apart(void **state)
     assert_int_equal(get("/version"), 200);
     assert_true(http_ask_text(&ask, "version")[0] != 0);
     assert_int_equal(get("/"), 200);
+}
+
+/* The answer of /readyz?verbose, of the health of a process with all roles over engines of which one is away. */
+static bool says(struct health *h, const char *exclude, char memory[4096])
+{
+    struct buf lines = buf_fixed(memory, 4095);
+    bool good = health_says(h, HEALTH_READY, str_of(exclude), &lines);
+    memory[lines.len] = 0;
+    return good;
+}
+
+static void readiness_proves_the_use_of_each_part(void **state)
+{
+    (void)state;
+    struct sim_engines engines;
+    struct ports ports;
+    struct health h;
+    uv_loop_t loop;
+    char text[4096];
+    uv_loop_init(&loop);
+    imagine_ports(&engines, &ports, &loop, 7);
+    health_start(&h, &ports, PORTS_ALL, false, NULL, NULL);
+    assert_false(says(&h, "", text));    /* nothing is proved yet */
+    assert_non_null(strstr(text, "[-] redis: not asked yet\n"));
+    for (int i = 0; i < 200 && !says(&h, "", text); i++)
+        await_ms(&loop, 10);
+    assert_true(says(&h, "", text));
+    assert_non_null(strstr(text, "[+] redis: a write was done 0."));
+    assert_non_null(strstr(text, "[+] bus: a message was stored 0."));
+    assert_non_null(strstr(text, "[+] postgresql: a commit was confirmed 0."));
+    assert_null(strstr(text, "buckets"));    /* this process has no janitor: it knows nothing of them */
+    assert_null(strstr(text, "audit"));
+    engines.stock.away = true;
+    for (int i = 0; i < 500 && says(&h, "", text); i++)
+        await_ms(&loop, 10);
+    assert_false(says(&h, "", text));
+    assert_non_null(strstr(text, "[-] redis: DEPENDENCY_DOWN"));
+    assert_true(says(&h, "redis", text));
+    assert_non_null(strstr(text, "[-] redis excluded: DEPENDENCY_DOWN"));
+    assert_false(says(&h, "radish,bus", text));
+    assert_non_null(strstr(text, "warn: exclude: there is no check \"radish\"\n"));
+    engines.stock.away = false;
+    for (int i = 0; i < 500 && !says(&h, "", text); i++)
+        await_ms(&loop, 10);
+    assert_true(says(&h, "", text));
+    health_stop(&h);
+    ports_close(&ports);
+    ports_loop_end(&loop);
+}
+
+/* An audit that judged nothing is not one that found nothing. */
+static void readiness_names_what_was_not_judged(void **state)
+{
+    (void)state;
+    struct sim_engines engines;
+    struct ports ports;
+    uv_loop_t loop;
+    char text[4096];
+    uv_loop_init(&loop);
+    imagine_ports(&engines, &ports, &loop, 7);
+    struct health h = {.ports = &ports, .janitor = true};
+    metric_unset(METRIC_AUDIT_ROUND);
+    metric_unset(METRIC_UNJUDGED);
+    says(&h, "", text);
+    assert_non_null(strstr(text, "[+] audit: no round has ended yet\n"));
+    metric_set(METRIC_AUDIT_ROUND, 0, clock_now_ms(ports.clock) / 1000);
+    metric_set(METRIC_UNJUDGED, 0, 2);
+    says(&h, "", text);
+    assert_non_null(strstr(text, "[-] audit: 2 activities not judged, 0 rules broken, 0 units without one owner, "));
+    metric_set(METRIC_UNJUDGED, 0, 0);
+    says(&h, "", text);
+    assert_non_null(strstr(text, "[+] audit: nothing found "));
+    metric_unset(METRIC_AUDIT_ROUND);
+    ports_close(&ports);
+    ports_loop_end(&loop);
 }
 
 static void what_is_not_there_is_not_found(void **state)
@@ -222,7 +297,7 @@ static void a_part_that_is_away_makes_it_unready_and_alive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_is_told_apart),
+        cmocka_unit_test(health_is_told_apart), cmocka_unit_test(readiness_proves_the_use_of_each_part), cmocka_unit_test(readiness_names_what_was_not_judged),
         cmocka_unit_test(readiness_names_missing_buckets),
         cmocka_unit_test(what_is_not_there_is_not_found),
         cmocka_unit_test(a_bad_activity_is_refused_by_name),

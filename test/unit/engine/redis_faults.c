@@ -312,6 +312,8 @@ static void each_error_has_its_fate(void **state)
         struct heard h;
         settle(&h, 1000, 1, 1);
         assert_int_equal(await(&h), rows[i].reason);
+        struct str said = store_refusal(store);    /* in the server's own words, without '-' and the end of the line */
+        assert_true(str_eq(said, (struct str){rows[i].reply + 1, strlen(rows[i].reply) - 3}));
     }
     assert_int_equal(server.connects, 1);
 }
