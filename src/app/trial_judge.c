@@ -183,6 +183,17 @@ bool trial_releasing(struct trial *t, size_t most)
 
 /* ---- the tables --------------------------------------------------------------------------------------------------------------------- */
 
+/* "Not found" is final: what it was said of never becomes an order, also where Redis forgot it and its message was read later. */
+static void judge_denied(struct trial *t, struct str reservation)
+{
+    struct ident ident;
+    if (!ident_parse(reservation, IDENT_RESERVATION, &ident))
+        return;
+    for (size_t i = 0; i < t->purchase_count; i++)
+        if (ident_read(t->purchases[i].denied).activity != 0 && ident_eq(t->purchases[i].denied, ident))
+            trial_broken(t, "H12", "%s was told NOT_FOUND of %s, and " STR_FMT " is ordered later", t->purchases[i].user, t->purchases[i].request, STR_ARG(reservation));
+}
+
 static void look_at_ledger(struct trial *t)
 {
     struct sim_books *b = &t->books.books;
@@ -202,6 +213,8 @@ static void look_at_ledger(struct trial *t)
     for (; t->verdict_count < b->inbox_count; t->verdict_count++) {
         const struct sim_inbox *row = b->inbox[t->verdict_count];
         t->verdicts[t->verdict_count] = row->outcome;
+        if (row->outcome == REASON_ORDERED)
+            judge_denied(t, row->what.reservation);
         if (row->outcome == REASON_RELEASED && !t->lost_us && row->why != REASON_OVERDUE)
             trial_broken(t, "H7", STR_FMT " of " STR_FMT " was released (%s) though nothing was ever lost", STR_ARG(row->what.reservation),
                          STR_ARG(row->what.user), reason_word(row->why));
@@ -381,10 +394,12 @@ void trial_judge_query(struct person *p)
     if (q->reason == REASON_NOT_FOUND) {
         if (q->by == QUERY_RESERVATION || (p->made_before && !t->lost_us))
             trial_broken(t, "H12", "%s has a reservation of %s and is told NOT_FOUND", p->user, p->now->request);
+        if (p->made_before)
+            p->now->denied = p->now->ident;
         return;
     }
     if (q->reason != REASON_OK) {
-        if (q->reason != REASON_DEPENDENCY_DOWN && q->reason != REASON_OVERLOADED)
+        if (q->reason != REASON_DEPENDENCY_DOWN && q->reason != REASON_OVERLOADED && q->reason != REASON_REQUEST_UNDECIDED)
             trial_broken(t, "answer", "%s asks and is told %s", p->user, reason_word(q->reason));
         return;
     }

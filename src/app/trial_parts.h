@@ -104,6 +104,7 @@ struct purchase {
     uint64_t shown_us[TRIAL_RANKS];  /* when a client was first shown this rank; 0: never */
     enum reservation_state ending;   /* the terminal state shown */
     struct ident ending_of;
+    struct ident denied;             /* a client was told "not found" of the request after this reservation had been made; no activity: none */
 };
 enum trial_plan {                    /* what he does beside buying once and waiting for the end */
     PLAN_ONCE, PLAN_REPEAT, PLAN_OTHER_REQUEST, PLAN_OTHER_SKU, PLAN_SECOND_SKU, PLAN_VANISH, PLAN_FORGET, PLAN_ANXIOUS, PLAN_COUNT

@@ -12,6 +12,8 @@
 #define DUE_MAX 32    /* users of one call */
 #define MISSING_SAID_US 60000000ull
 #define TURN_MS 20000    /* between two turns of an old reservation, at most */
+#define STEP_MOST_MS 120000    /* between two announcements of one whose message may still be unread, at most */
+#define DRIFT_US 1000000    /* between the clocks of the store and of this process, within the age of a reservation */
 
 struct job {
     struct link link;
@@ -20,6 +22,7 @@ struct job {
     struct str user;
     struct entry entry;
     int64_t age_ms;
+    bool read;                          /* whatever the broker had of it was read before the ledger was asked about it */
     struct verdict_ask verdict;
     char memory[320];
 };
@@ -61,7 +64,8 @@ struct janitor {
     struct warming warming;
     struct catalog_wait refresh;
     bool refreshed;                     /* the ledger was asked again, for this bucket's server is a stranger */
-    struct waiter caller;
+    struct waiter caller, reader;
+    uint64_t reader_us, read_before_us; /* when the ledger was last asked how far the queues are read; what the broker had stored before that moment (monotonic) is decided; 0: not known */
     struct alarm tick;
     uint64_t tokens_used, burst_us, consumed_before;    /* the budget of repeats */
     struct janitor_facts facts;
@@ -109,14 +113,23 @@ static void settle(struct job *job, enum reservation_state to)
         job->janitor->facts.settled++;
 }
 
-/* What the broker has confirmed is announced again at 45 s, 90 s, 180 s and so on: where nobody consumes it stands there all the while, and repeats would
- * stand before what is new. A turn comes every 15 s, with jitter. */
+/* What the broker has confirmed and nobody is known to have read is announced again at 45, 90, 180 s, then every 120 s: where nobody consumes it stands there all
+ * the while, and repeats would stand before what is new. A turn comes every 15 s, with jitter. */
 static bool overdue_again(const struct janitor *j, int64_t age_ms)
 {
-    int64_t at = j->options.overdue_ms;
-    while (age_ms >= 2 * at)
-        at *= 2;
+    int64_t at = j->options.overdue_ms, step = at;
+    while (age_ms >= at + step) {
+        at += step;
+        step = 2 * step < STEP_MOST_MS ? 2 * step : STEP_MOST_MS;
+    }
     return age_ms >= at && age_ms < at + TURN_MS;
+}
+
+/* The queues have been read beyond the moment at which the broker had the message: without a verdict now, the message is gone. */
+static bool was_read(const struct janitor *j, const struct due_entry *due, int64_t now_ms)
+{
+    int64_t ago_us = (now_ms - due->entry.updated_ms) * 1000 - DRIFT_US;
+    return j->read_before_us != 0 && ago_us > 0 && clock_mono_us(j->clock) - j->read_before_us < (uint64_t)ago_us;
 }
 
 /* Nobody has a verdict. What nobody confirmed is announced; what the broker has confirmed is left alone until it is long overdue. */
@@ -133,7 +146,7 @@ static void announce(struct job *job)
         break;
     case RESERVATION_PUBLISHED:
     case RESERVATION_PROCESSING:
-        if (!overdue_again(j, job->age_ms) || !budget(j))
+        if ((!job->read && !overdue_again(j, job->age_ms)) || !budget(j))
             return;
         settle(job, RESERVATION_RECONCILING);
         break;
@@ -170,6 +183,7 @@ static void job_begin(struct janitor *j, const struct due_entry *due, int64_t no
     job->entry.sku = arena_str(&a, due->entry.sku);
     job->entry.superseded_by = arena_str(&a, due->entry.superseded_by);
     job->age_ms = now_ms - due->entry.created_ms;
+    job->read = job->age_ms >= (int64_t)j->options.ask_ms && was_read(j, due, now_ms);
     j->facts.looked++;
     if (job->age_ms < (int64_t)j->options.ask_ms) {
         announce(job);
@@ -380,6 +394,24 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
     store_install(j->store, &ask, &j->caller);
 }
 
+static void backlog_came(struct waiter *w, enum reason reason, const void *result)
+{
+    struct janitor *j = container_of(w, struct janitor, reader);
+    const struct backlog_answer *a = result;
+    uint64_t read_us = reason == REASON_OK && a->read_ms >= 0 ? (uint64_t)a->read_ms * 1000 : UINT64_MAX;
+    j->read_before_us = read_us < j->reader_us ? j->reader_us - read_us : 0;
+}
+
+/* Only where something waits for a verdict. */
+static void ask_backlog(struct janitor *j)
+{
+    if (j->facts.pending == 0 || waiter_busy(&j->reader))
+        return;
+    j->reader_us = clock_mono_us(j->clock);
+    j->reader = (struct waiter){.wake = backlog_came, .budget_ms = j->options.call_ms};
+    ledger_backlog(j->office.ledger, &(struct backlog_ask){.group = str_lit(MESSAGE_GROUP)}, &j->reader);
+}
+
 static void visit(struct janitor *j)
 {
     const struct activity *a = catalog_find(&j->catalog, j->bucket.activity);
@@ -401,6 +433,7 @@ static void ticked(struct waiter *w, enum reason reason, const void *result)
     j->unsettled = !catalog_learnt(&j->catalog);
     j->missing = 0;
     j->activity = SIZE_MAX;    /* so that the first step is to the first */
+    ask_backlog(j);
     j->buckets = 0;
     next_bucket(j);
 }
@@ -507,6 +540,7 @@ void janitor_free(struct janitor *j)
         return;
     clock_unset(j->clock, &j->tick);
     waiter_drop(&j->caller);
+    waiter_drop(&j->reader);
     catalog_let_go(&j->refresh);
     incarnation_free(&j->guard);
     healer_free(&j->healer);

@@ -53,6 +53,9 @@ struct order_queue {
     struct alarm rest;
     uint32_t faults;
     uint64_t pulled_us;            /* when the broker was last asked about it */
+    int64_t pulled_ms;             /* the same by the ledger's clock, never later than it was; 0: not known */
+    int64_t goal, goal_ms;         /* the broker's end as of goal_ms by the ledger's clock: once all before it is decided, the queue was caught up then; 0: none */
+    int64_t caught_up_ms;          /* told with the next lease; 0: nothing new */
 };
 
 struct order_batch {
@@ -87,6 +90,8 @@ struct order_desk {
     uint64_t looked_us;            /* at which queues there are */
     uint64_t asked_us, leased_us;  /* when the lease call left; and the last one that was granted */
     bool looked;
+    int64_t ledger_ms;             /* the ledger's clock in the last lease's answer, which came at ledger_us; 0: none yet */
+    uint64_t ledger_us;
     struct waiter looker, leaser;
     struct alarm renew, linger;
     size_t asked[ORDER_QUEUES_MAX];             /* which queue each of the lease call's is */

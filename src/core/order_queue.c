@@ -109,6 +109,27 @@ static void note_waits(struct order_desk *d, struct pulled_page *p, const struct
         metric_observe(METRIC_QUEUE_WAIT_SECONDS, now > messages[i].stored_ms ? (uint64_t)(now - messages[i].stored_ms) * 1000 : 0);
 }
 
+/* ---- how far it is read ------------------------------------------------------------------------------------------------------ */
+
+/* The broker's end is what must be decided, as of the moment at which the pull was asked for. */
+static void note_goal(struct order_queue *q, int64_t max)
+{
+    if (q->goal_ms != 0 || q->pulled_ms == 0)
+        return;
+    q->goal = max;
+    q->goal_ms = q->pulled_ms;
+}
+
+/* Whether all before the goal is decided: the offset has passed it, or only holes are left before it. */
+static void note_caught_up(struct order_queue *q)
+{
+    bool holes = q->state == QUEUE_READY && q->at >= q->goal && !q->in_batch && !order_queue_page(q);
+    if (q->goal_ms == 0 || (q->next < q->goal && !holes))
+        return;
+    q->caught_up_ms = q->goal_ms;
+    q->goal_ms = 0;
+}
+
 /* ---- pulling ------------------------------------------------------------------------------------------------------------ */
 
 static void pulled(struct waiter *w, enum reason reason, const void *result)
@@ -132,6 +153,7 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
     order_queue_sure(q, q->pulled_us);
     q->faults = 0;
     q->max = a->max;
+    note_goal(q, a->max);
     struct pulled_page *back = &q->pages[!q->front];
     size_t kept = 0;
     page_clear(back);
@@ -152,6 +174,7 @@ static void pull(struct order_queue *q)
     struct order_desk *d = q->desk;
     struct pull_ask ask = {.queue = q->name, .offset = q->at, .limit = d->options.per_queue, .wait_ms = d->options.pull_wait_ms};
     q->pulled_us = clock_mono_us(d->clock);
+    q->pulled_ms = d->ledger_ms == 0 ? 0 : d->ledger_ms + (int64_t)((q->pulled_us - d->ledger_us) / 1000);
     q->puller = (struct waiter){.wake = pulled, .budget_ms = d->options.pull_wait_ms + d->options.call_ms + HELD_MS};
     bus_pull(d->bus, &ask, &q->puller);
 }
@@ -164,6 +187,7 @@ static void ready(struct order_queue *q, uint64_t link)
     q->at = q->next;
     q->faults = 0;
     q->unsure = false;
+    q->goal_ms = q->caught_up_ms = 0;    /* what was known of another queue, or of another reading */
     q->sure_us = q->pulled_us;    /* when it was asked, not when we heard: we may have been stopped in between */
     q->state = QUEUE_READY;
     order_queue_go_on(q);
@@ -286,6 +310,7 @@ void order_queue_drop(struct order_queue *q)
     page_clear(&q->pages[0]);
     page_clear(&q->pages[1]);
     q->state = QUEUE_OUT;
+    q->goal_ms = q->caught_up_ms = 0;
     q->gone = false;
     q->committed = -1;    /* whoever has it now mirrors it */
 }
@@ -355,6 +380,10 @@ static void leased(struct waiter *w, enum reason reason, const void *result)
     bool held[ORDER_QUEUES_MAX] = {0};
     if (reason == REASON_OK) {
         KILLPOINT(LEASE_ANSWERED);
+        if (a->now_ms > 0) {
+            d->ledger_ms = a->now_ms;
+            d->ledger_us = clock_mono_us(d->clock);
+        }
         note_lapse(d);
         for (size_t i = 0; i < a->count; i++) {
             check(a->leased[i].queue < d->asked_count);
@@ -381,7 +410,7 @@ static void leased(struct waiter *w, enum reason reason, const void *result)
 static void lease(struct order_desk *d)
 {
     struct queue queues[ORDER_QUEUES_MAX];
-    int64_t starts[ORDER_QUEUES_MAX];
+    int64_t starts[ORDER_QUEUES_MAX], caught_up_ms[ORDER_QUEUES_MAX];
     if (waiter_busy(&d->leaser))
         return;
     d->asked_count = 0;
@@ -394,9 +423,13 @@ static void lease(struct order_desk *d)
             continue;
         queues[d->asked_count] = q->name;
         starts[d->asked_count] = q->start;
+        if (q->state == QUEUE_READY)
+            note_caught_up(q);
+        caught_up_ms[d->asked_count] = q->caught_up_ms;
         d->asked[d->asked_count++] = i;
     }
-    struct lease_ask ask = {.group = d->options.group, .owner = d->options.owner, .queues = queues, .starts = starts, .count = d->asked_count};
+    struct lease_ask ask = {.group = d->options.group, .owner = d->options.owner, .queues = queues, .starts = starts,
+                            .caught_up_ms = caught_up_ms, .count = d->asked_count};
     d->leaser = (struct waiter){.wake = leased, .budget_ms = d->options.call_ms};
     d->asked_us = clock_mono_us(d->clock);
     if (d->asked_count == 0) {

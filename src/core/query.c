@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "desk.h"
+#include "message.h"
 
 #define DRESS_MS 300    /* what may be shown without is not waited for longer */
 
@@ -175,6 +176,7 @@ static void show_verdict(struct query *q)
 /* ---- the ledger ------------------------------------------------------------------------------------------------------------ */
 
 static void give_up(struct query *q, const struct activity *a);
+static void ask_backlog(struct query *q);
 
 /* Whether it may happen once more within this second. */
 static bool once_more(struct query *q, struct allowance *a, uint32_t most) { return allowance_take(a, most, most, clock_mono_us(q->desk->clock)); }
@@ -187,15 +189,14 @@ static bool may_look(struct query *q)
     return answers ? desk_may(d, &d->answer_looks, d->options.answer_looks) : desk_may(d, &d->waiting_looks, d->options.waiting_looks);
 }
 
-/* Both have answered, neither knows it, the store is one that remembers, and it is so old that one of them should. One that was made for another bucket
+/* Both have answered, neither knows it, and the store is one that remembers. One that was made for another bucket
  * than his is another's, whose mark is like his (one in 65,536). */
 static bool is_lost(struct query *q, const struct activity *a)
 {
     struct desk *d = q->desk;
     struct ident_fields f = ident_read(q->ident);
     return q->by == QUERY_RESERVATION && !q->given_up && a && a->sku_count > 0 && f.epoch == a->epoch && f.bucket == user_bucket(q->hash, a->buckets) &&
-           incarnation_of(&d->guard, a, f.bucket) == INCARNATION_KNOWN &&
-           clock_now_ms(d->clock) - f.made_ms >= (int64_t)d->options.query.lost_ms && once_more(q, &d->given_up, d->options.query.lost_most);
+           incarnation_of(&d->guard, a, f.bucket) == INCARNATION_KNOWN && once_more(q, &d->given_up, d->options.query.lost_most);
 }
 
 /* In review and not decided: its message could not be taken, and a person will say what becomes of it. */
@@ -231,7 +232,7 @@ static void ledger_said(struct verdict_ask *v, enum reason reason)
     else if (reason == REASON_OK && show_parked(q))
         return;
     else if (q->by == QUERY_REQUEST)
-        conclude(q, REASON_NOT_FOUND);
+        ask_backlog(q);
     else if (reason == REASON_NOT_FOUND && is_lost(q, a))
         give_up(q, a);
     else
@@ -296,16 +297,29 @@ static void gave_up(struct waiter *w, enum reason reason, const void *result)
         show_nothing(q);
 }
 
-/* The ledger decides that no order will come of it, whatever message of it may yet arrive (protocol §2). What was asked for is not known: the row bears
- * the activity's first item, and the reservation's own name as its request. */
+/* The ledger decides that no order will come of it, once it has been asked long enough and has no message left that could say otherwise. What was asked for is
+ * not known: the row bears the activity's first item, and the reservation's own name as its request. */
 static void give_up(struct query *q, const struct activity *a)
 {
-    struct release_item item = {.why = REASON_LOST, .what = {
-        .schema_version = 1, .request = q->id, .reservation = q->id, .activity = a->activity, .sku = a->skus[0].sku, .user = q->user,
-        .created_ms = ident_read(q->ident).made_ms, .epoch = ident_read(q->ident).epoch}};
+    struct release_lost_ask ask = {.group = str_lit(MESSAGE_GROUP), .reservation = q->id, .activity = a->activity, .sku = a->skus[0].sku, .user = q->user,
+                                   .epoch = ident_read(q->ident).epoch, .created_ms = ident_read(q->ident).made_ms, .after_ms = q->desk->options.query.lost_ms};
     q->given_up = true;
     q->waiter = (struct waiter){.wake = gave_up, .budget_ms = q->desk->options.query.ledger_ms};
-    ledger_release(q->desk->office.ledger, &(struct release_ask){.items = &item, .count = 1}, &q->waiter);
+    ledger_release_lost(q->desk->office.ledger, &ask, &q->waiter);
+}
+
+static void backlog_said(struct waiter *w, enum reason reason, const void *result)
+{
+    struct query *q = container_of(w, struct query, waiter);
+    const struct backlog_answer *a = result;
+    conclude(q, reason != REASON_OK ? REASON_DEPENDENCY_DOWN : a->unread ? REASON_REQUEST_UNDECIDED : REASON_NOT_FOUND);
+}
+
+/* Neither knows the request. It is "not found" only where no message is left that could make an order of it. */
+static void ask_backlog(struct query *q)
+{
+    q->waiter = (struct waiter){.wake = backlog_said, .budget_ms = q->desk->options.query.ledger_ms};
+    ledger_backlog(q->desk->office.ledger, &(struct backlog_ask){.group = str_lit(MESSAGE_GROUP), .activity = q->activity}, &q->waiter);
 }
 
 /* That the store does not know a name is no sign of trouble: anybody may ask for what never was. Nor is that it did not answer: a verdict that is shown is told to
@@ -415,7 +429,7 @@ static void refreshed(struct catalog_wait *w, enum reason reason)
 static bool look(struct query *q)
 {
     struct desk *d = q->desk;
-    q->known = q->store_failed = q->given_up = false;
+    q->known = q->store_failed = false;
     if (q->by == QUERY_ORDER) {
         ask_ledger(q, LOOK_ORDER, q->id, order_said);
         return false;
@@ -468,7 +482,7 @@ bool query_start(struct desk *d, struct query *q)
     const struct query_options *o = &d->options.query;
     uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
     q->desk = NULL;
-    q->looked = q->refreshed = false;
+    q->looked = q->refreshed = q->given_up = false;
     q->catalog = (struct catalog_wait){0};
     q->view = (struct reservation_view){.why = REASON_OK};
     q->hash = user_hash(d->keys, q->user);

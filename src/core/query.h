@@ -3,7 +3,8 @@
  * or what it says is undecided and older than two seconds, or younger but within a minute of a fall-back (protocol §6). Answers never go
  * to a lower rank: a verdict read from the ledger is pushed to the store before it is shown. "Not found" is only said of
  * names we never made and of other people's; what nobody knows yet is RECONCILING, and where nobody could be asked, DEPENDENCY_DOWN.
- * An id of ours that nobody knows of after a minute is decided: RELEASED, because LOST (protocol §2). */
+ * An id of ours that neither store knows, a minute after it was first asked for, is decided: RELEASED, because LOST; and a request that neither knows, of a sale
+ * whose bucket was recovered, is REQUEST_UNDECIDED while a message of it may still be unread (docs/protocol.md, section 14). */
 #pragma once
 #include "clock.h"
 #include "incarnation.h"
@@ -27,7 +28,7 @@ struct query_options {
     uint32_t expires_ms;          /* expires_at = created + this; 45000 */
     uint32_t dress_most;          /* reservations that the store calls ORDERED, whose order is looked up as well, a second and thread; 100: above that
                                    * they are shown without order_status and pay_deadline */
-    uint32_t lost_ms;             /* what neither store nor ledger knows when it is so old is RELEASED because LOST; 60000 */
+    uint32_t lost_ms;             /* what neither store nor ledger knows so long after it was first asked for is RELEASED because LOST; 60000 */
     uint32_t lost_most;           /* so decided a second and thread; 100: above that it stays RECONCILING, and the next look decides */
 };
 struct query_options query_options_default(void);
@@ -60,7 +61,7 @@ struct query {
     void (*done)(struct query *);
 
     /* out */
-    enum reason reason;           /* OK · NOT_FOUND · DEPENDENCY_DOWN · OVERLOADED · with `follows` UNCHANGED */
+    enum reason reason;           /* OK · NOT_FOUND · DEPENDENCY_DOWN · OVERLOADED · REQUEST_UNDECIDED · with `follows` UNCHANGED */
     struct reservation_view view; /* with OK, QUERY_RESERVATION and QUERY_REQUEST */
     struct order order;           /* with OK, QUERY_ORDER */
 
@@ -71,7 +72,7 @@ struct query {
     uint32_t pause_ms;
     bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer, or not as one that remembers */
     bool refreshed;               /* the activities were read again for it */
-    bool given_up;                /* in this look the ledger was asked to decide that no order will come */
+    bool given_up;                /* the ledger was asked to decide that no order will come: once in a query */
     struct catalog_wait catalog;
     enum reservation_state seen;
     struct incarnation_asked heard;    /* of the bucket that was asked, before it was */

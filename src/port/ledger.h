@@ -19,6 +19,7 @@ struct lease_ask {
     struct str owner;                  /* unique per process and start */
     const struct queue *queues;
     const int64_t *starts;             /* the broker's minimum of each */
+    const int64_t *caught_up_ms;       /* by the ledger's clock: all that the broker had stored in the queue by then is decided or parked; 0: not known; NULL: of none */
     size_t count;
 };
 struct leased {
@@ -29,6 +30,7 @@ struct leased {
 struct lease_answer {
     const struct leased *leased;       /* all that this owner holds now among those asked */
     size_t count;
+    int64_t now_ms;                    /* the ledger's clock, where it holds any; read after the call was asked and before it was answered */
 };
 
 /* ---- place: create orders ----------------------------------------------------------------------------------------------- */
@@ -71,6 +73,33 @@ struct release_ask {
     size_t count;
 };
 /* → struct place_answer: RELEASED fresh, or the verdict that stood, which is told to the store again. */
+
+/* ---- lost: neither store knows the reservation ---------------------------------------------------------------------------- */
+
+/* RELEASED(LOST), where it has been asked for long enough, no message of it may still be unread, and the user has not had LOST_MOST in the activity. The ledger
+ * keeps when it was first asked for, by its own clock. The row must name an item and a request: any item of the activity, and the reservation's own id. */
+struct release_lost_ask {
+    struct str group;                  /* consumer group of create-order messages */
+    struct str reservation, activity, sku, user;
+    uint8_t epoch;
+    int64_t created_ms;
+    uint32_t after_ms;                 /* how long after it was first asked for */
+};
+#define LOST_MOST 8
+/* OK (a verdict stands now) · UNCHANGED (not yet, or not ever: above LOST_MOST). */
+
+/* ---- backlog: what may still be unread in the broker ----------------------------------------------------------------------- */
+
+struct backlog_ask {
+    struct str group;                  /* consumer group of create-order messages */
+    struct str activity;               /* or empty */
+};
+struct backlog_answer {
+    int64_t read_ms;                   /* all messages stored so long ago or longer are decided or parked; -1: not known */
+    bool unread;                       /* a bucket of the activity has been recovered, and a message stored before that may still be unread */
+};
+#define BACKLOG_SETTLES_MS 60000       /* after the recovery's begin, each queue must have been caught up: a consumer finds a new queue within 35 s */
+#define BACKLOG_MOST_MS 259200000      /* 72 hours: so long the broker keeps a message */
 
 /* ---- park: what can never be taken goes to a person --------------------------------------------------------------------- */
 
@@ -430,6 +459,8 @@ struct ledger_ops {
     void (*release)(struct ledger *, const struct release_ask *, struct waiter *);              /* → struct place_answer      */
     void (*park)(struct ledger *, const struct park_ask *, struct waiter *);                    /* → NULL                     */
     void (*look)(struct ledger *, const struct ledger_look_ask *, struct waiter *);             /* → struct ledger_look_answer*/
+    void (*release_lost)(struct ledger *, const struct release_lost_ask *, struct waiter *);    /* → NULL                     */
+    void (*backlog)(struct ledger *, const struct backlog_ask *, struct waiter *);              /* → struct backlog_answer    */
     void (*claim)(struct ledger *, const struct claim_ask *, struct waiter *);                  /* → struct claim_answer      */
     void (*finish)(struct ledger *, const struct finish_ask *, struct waiter *);                /* → NULL                     */
     void (*activity_create)(struct ledger *, const struct activity_create *, struct waiter *);  /* → struct activity          */
@@ -458,6 +489,8 @@ static inline void ledger_place(struct ledger *l, const struct place_ask *a, str
 static inline void ledger_release(struct ledger *l, const struct release_ask *a, struct waiter *w) { l->ops->release(l, a, w); }
 static inline void ledger_park(struct ledger *l, const struct park_ask *a, struct waiter *w) { l->ops->park(l, a, w); }
 static inline void ledger_look(struct ledger *l, const struct ledger_look_ask *a, struct waiter *w) { l->ops->look(l, a, w); }
+static inline void ledger_release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w) { l->ops->release_lost(l, a, w); }
+static inline void ledger_backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w) { l->ops->backlog(l, a, w); }
 static inline void ledger_claim(struct ledger *l, const struct claim_ask *a, struct waiter *w) { l->ops->claim(l, a, w); }
 static inline void ledger_finish(struct ledger *l, const struct finish_ask *a, struct waiter *w) { l->ops->finish(l, a, w); }
 static inline void ledger_activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w) { l->ops->activity_create(l, a, w); }

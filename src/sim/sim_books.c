@@ -27,7 +27,7 @@ void sim_books_init(struct sim_books *b)
 
 void sim_books_end(struct sim_books *b)
 {
-    void *arrays[] = {b->activities, b->units, b->inbox, b->orders, b->journal, b->members, b->offsets, b->homes, b->payments, b->webhooks, b->reviews};
+    void *arrays[] = {b->activities, b->units, b->inbox, b->orders, b->journal, b->members, b->offsets, b->homes, b->payments, b->webhooks, b->reviews, b->questions};
     for (size_t i = 0; i < countof(arrays); i++)
         free(arrays[i]);
     struct sim_map *maps[] = {
@@ -477,6 +477,11 @@ static size_t live_members(struct sim_books *b, struct str group, struct str own
 
 size_t sim_books_lease(struct sim_books *b, const struct lease_ask *ask, int64_t now_ms, struct leased *out)
 {
+    for (size_t i = 0; ask->caught_up_ms && i < ask->count; i++) {
+        struct sim_offset *o = offset_made(b, ask->group, &ask->queues[i], ask->starts[i]);
+        if (ask->caught_up_ms[i] > o->caught_up_ms)
+            o->caught_up_ms = ask->caught_up_ms[i];
+    }
     size_t live = live_members(b, ask->group, ask->owner, now_ms), share = (ask->count + live - 1) / live, count = 0;
     for (int round = 0; round < 2; round++)    /* first what is its own, then what is free */
         for (size_t i = 0; i < ask->count; i++) {

@@ -86,7 +86,7 @@ struct sim_row {                     /* outbox */
 
 struct sim_offset {
     struct str group;
-    int64_t next, leased_until_ms;
+    int64_t next, leased_until_ms, caught_up_ms;
     struct str identity, owner;
 };
 struct sim_member {
@@ -100,7 +100,13 @@ struct sim_home {                    /* a bucket: what is known of its store, an
     struct str incarnation, mark;
     size_t inbox_at, unit_at;
     uint64_t told;
+    int64_t begun_ms;                /* of the healing; 0: never */
     bool verdicts_told, healed;
+};
+
+struct sim_question {                /* a reservation that nobody knows, and when it was first asked for */
+    struct str activity, user, reservation;
+    int64_t asked_ms;
 };
 
 struct sim_books {
@@ -131,6 +137,8 @@ struct sim_books {
     size_t offset_count, offset_cap;
     struct sim_home *homes;
     size_t home_count, home_cap;
+    struct sim_question *questions;
+    size_t question_count, question_cap;
 
     struct sim_map activity_by_id, inbox_by_reservation, inbox_by_message, released_by_request;
     struct sim_map order_by_id, order_by_reservation, order_by_request, order_by_purchase, order_by_token, order_by_unit;
@@ -185,6 +193,11 @@ void sim_books_offsets_advance(struct sim_books *b, struct str group, struct str
 enum reason sim_books_place(struct sim_books *b, const struct place_ask *ask, int64_t now_ms, struct verdict *verdicts, bool *regressed);
 enum reason sim_books_release(struct sim_books *b, const struct release_ask *ask, int64_t now_ms, struct verdict *verdicts, bool *regressed);
 enum reason sim_books_park(struct sim_books *b, const struct park_ask *ask, int64_t now_ms);
+
+/* ---- what may be unread, what is lost (sim_lost.c) ---- */
+
+enum reason sim_books_release_lost(struct sim_books *b, const struct release_lost_ask *ask, int64_t now_ms);
+struct backlog_answer sim_books_backlog(const struct sim_books *b, const struct backlog_ask *ask, int64_t now_ms);
 struct verdict sim_books_verdict(const struct sim_inbox *row, bool fresh);
 /* Of the RELEASED rows of one request (the newest is given, or NULL) the one that was first; of one call's, the lowest name. */
 const struct sim_inbox *sim_books_first_released(const struct sim_inbox *newest);

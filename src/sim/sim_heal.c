@@ -105,6 +105,7 @@ enum reason sim_books_heal(struct sim_books *b, const struct heal_ask *ask, int6
         h->mark = sim_text(&b->ground, ask->mark);
         h->inbox_at = h->unit_at = 0;
         h->told = 0;
+        h->begun_ms = now_ms;
         h->healed = h->verdicts_told = false;
     }
     if (!h->healed && !h->verdicts_told) {

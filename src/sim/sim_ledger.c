@@ -58,7 +58,7 @@ static bool act_lease(struct sim_call *c)
         return true;
     struct leased *leased = sim_array(&c->ground, struct leased, ask->count);
     struct lease_answer *answer = sim_new(&c->ground, struct lease_answer);
-    *answer = (struct lease_answer){.leased = leased, .count = sim_books_lease(b, ask, now_of(c), leased)};
+    *answer = (struct lease_answer){.leased = leased, .count = sim_books_lease(b, ask, now_of(c), leased), .now_ms = now_of(c)};
     return sim_call_answer(c, REASON_OK, answer);
 }
 
@@ -75,6 +75,8 @@ static void lease(struct ledger *l, const struct lease_ask *asked, struct waiter
     sim_call_text(c, &ask->owner);
     ask->queues = queues;
     ask->starts = sim_call_copy(c, asked->starts, asked->count * sizeof *asked->starts);
+    if (asked->caught_up_ms)
+        ask->caught_up_ms = sim_call_copy(c, asked->caught_up_ms, asked->count * sizeof *asked->caught_up_ms);
     sim_call_go(c, 0);
 }
 
@@ -137,6 +139,40 @@ static void release(struct ledger *l, const struct release_ask *asked, struct wa
     for (size_t i = 0; i < asked->count; i++)
         copy_message(c, &items[i].what);
     ((struct release_ask *)c->ask)->items = items;
+    sim_call_go(c, 0);
+}
+
+static bool act_release_lost(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    return b ? sim_call_answer(c, sim_books_release_lost(b, c->ask, now_of(c)), NULL) : true;
+}
+
+static void release_lost(struct ledger *l, const struct release_lost_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_release_lost, asked, sizeof *asked);
+    struct release_lost_ask *ask = c->ask;
+    struct str *texts[] = {&ask->group, &ask->reservation, &ask->activity, &ask->sku, &ask->user};
+    for (size_t i = 0; i < countof(texts); i++)
+        sim_call_text(c, texts[i]);
+    sim_call_go(c, 0);
+}
+
+static bool act_backlog(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    struct backlog_answer *answer = sim_new(&c->ground, struct backlog_answer);
+    *answer = sim_books_backlog(b, c->ask, now_of(c));
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void backlog(struct ledger *l, const struct backlog_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_backlog, asked, sizeof *asked);
+    sim_call_text(c, &((struct backlog_ask *)c->ask)->group);
+    sim_call_text(c, &((struct backlog_ask *)c->ask)->activity);
     sim_call_go(c, 0);
 }
 
@@ -616,7 +652,7 @@ static void prove(struct ledger *l, unsigned slot, struct waiter *w)
 }
 
 static const struct ledger_ops ops = {
-    .name = "memory", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
+    .name = "memory", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
     .prove = prove,
     .pay = pay, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};

@@ -254,6 +254,15 @@ static void ask_look(struct waiter *w)
     struct ledger_look_ask ask = {.by = LOOK_RESERVATION, .id = str_lit("rsv_known")};
     ledger_look(cut, &ask, w);
 }
+static void ask_backlog(struct waiter *w) { ledger_backlog(cut, &(struct backlog_ask){.group = str_lit("cut"), .activity = str_of(shop)}, w); }
+static void ask_release_lost(struct waiter *w)
+{
+    struct release_lost_ask ask = {.group = str_lit("cut"), .reservation = str_of(reservation), .activity = str_of(shop), .sku = str_lit("S"), .user = str_of(user), .epoch = 1,
+                                   .created_ms = 1796083200000, .after_ms = 3600000};
+    ledger_release_lost(cut, &ask, w);
+}
+static bool is_asked_for(void) { return count("select count(*) from seckill.lost_question where reservation_id = '%s'", reservation) == 1; }
+static bool not_yet(enum reason r) { return r == REASON_UNCHANGED; }
 static bool not_there(enum reason r) { return r == REASON_NOT_FOUND; }
 static void ask_activities(struct waiter *w) { ledger_activities(cut, w); }
 static void ask_units(struct waiter *w)
@@ -366,6 +375,8 @@ static const struct cut_call calls[] = {
     {"activity_create", begin_create, ask_create, has_activity, NULL, NULL},
     {"activity_move", begin_move, ask_move, has_moved, NULL, moved_once},
     {"look", NULL, ask_look, NULL, not_there, NULL},
+    {"backlog", NULL, ask_backlog, NULL, NULL, NULL},
+    {"release_lost", fresh, ask_release_lost, is_asked_for, not_yet, NULL},
     {"activities", NULL, ask_activities, NULL, NULL, NULL},
     {"heal", begin_heal, ask_heal, is_healing, NULL, NULL},
     {"record", begin_record, ask_record, is_recorded, NULL, NULL},

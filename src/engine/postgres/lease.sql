@@ -2,9 +2,11 @@
 -- lease_queues: who reads which queue, for 3 s by this clock. A lease only saves work: the offset CAS of place_orders is what protects.
 --
 -- In: the group, the owner, the queues it sees and where each begins if never seen. Out: of each queue it holds now: its ordinal in the ask,
--- the next offset, the identity of the message before it. A live owner gets at most its fair share: ceil(queues / live owners).
-CREATE OR REPLACE FUNCTION lease_queues(p_group text, p_owner text, q_broker text[], q_topic text[], q_number integer[], q_start bigint[])
-RETURNS TABLE (l_queue integer, l_next bigint, l_identity text) LANGUAGE plpgsql VOLATILE AS $$
+-- the next offset, the identity of the message before it, and this clock in milliseconds. q_caught_up: by this clock, when each queue was caught up, 0 where that is
+-- not known; it stays true whoever has the lease. A live owner gets at most its fair share: ceil(queues / live owners).
+DROP FUNCTION IF EXISTS lease_queues(text, text, text[], text[], integer[], bigint[]);
+CREATE OR REPLACE FUNCTION lease_queues(p_group text, p_owner text, q_broker text[], q_topic text[], q_number integer[], q_start bigint[], q_caught_up bigint[])
+RETURNS TABLE (l_queue integer, l_next bigint, l_identity text, l_now bigint) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   share integer;
@@ -33,8 +35,12 @@ BEGIN
         WHERE c.consumer_group = p_group AND (c.owner IS NULL OR c.owner = p_owner OR c.leased_until < now())) w
   WHERE o.consumer_group = p_group AND o.broker = w.broker AND o.topic = w.topic AND o.queue = w.queue;
 
+  UPDATE consumer_offset o SET caught_up_at = greatest(o.caught_up_at, to_timestamp(q.caught_up / 1000.0))
+  FROM unnest(q_broker, q_topic, q_number, q_caught_up) q(broker, topic, number, caught_up)
+  WHERE q.caught_up > 0 AND o.consumer_group = p_group AND o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number;
+
   RETURN QUERY
-    SELECT q.ordinal::integer - 1, o.next, o.identity
+    SELECT q.ordinal::integer - 1, o.next, o.identity, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
     FROM unnest(q_broker, q_topic, q_number) WITH ORDINALITY q(broker, topic, number, ordinal)
     JOIN consumer_offset o ON o.consumer_group = p_group AND o.broker = q.broker AND o.topic = q.topic AND o.queue = q.number
     WHERE o.owner = p_owner AND o.leased_until >= now()

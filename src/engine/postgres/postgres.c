@@ -10,12 +10,13 @@ static void lease_decode(struct call *c, const PGresult *r)
 {
     size_t n = (size_t)PQntuples(r);
     struct leased *leased = room(c, n, sizeof *leased);
+    int64_t now_ms = n > 0 ? field_int(r, 0, 3) : 0;
     for (size_t i = 0; i < n; i++) {
         int row = (int)i;
         leased[i] = (struct leased){.queue = (size_t)field_int(r, row, 0), .next = field_int(r, row, 1), .identity = field_str(r, row, 2)};
         check(leased[i].queue < c->asked);
     }
-    wake(c, REASON_OK, &(struct lease_answer){.leased = leased, .count = n});
+    wake(c, REASON_OK, &(struct lease_answer){.leased = leased, .count = n, .now_ms = now_ms});
 }
 
 static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
@@ -30,6 +31,22 @@ static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
     COLUMN_TEXT(p, a->count, a->queues[i].topic);
     COLUMN_I32(p, a->count, a->queues[i].number);
     COLUMN_I64(p, a->count, a->starts[i]);
+    COLUMN_I64(p, a->count, a->caught_up_ms ? a->caught_up_ms[i] : 0);
+    lane_submit(c);
+}
+
+static void backlog_decode(struct call *c, const PGresult *r)
+{
+    check(PQntuples(r) == 1);
+    wake(c, REASON_OK, &(struct backlog_answer){.read_ms = field_int(r, 0, 0), .unread = field_bool(r, 0, 1)});
+}
+
+static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
+{
+    struct call *c = lane_call(&of(l)->lanes[LANE_READ], CALL_backlog, w);
+    c->decode = backlog_decode;
+    params_text(&c->params, a->group);
+    params_text(&c->params, a->activity);
     lane_submit(c);
 }
 
@@ -109,6 +126,24 @@ static void release(struct ledger *l, const struct release_ask *a, struct waiter
     COLUMN_I16(p, a->count, item[i].what.epoch);
     COLUMN_I64(p, a->count, item[i].what.created_ms);
     COLUMN_TEXT(p, a->count, str_of(reason_word(item[i].why)));
+    lane_submit(c);
+}
+
+static void release_lost_decode(struct call *c, const PGresult *r) { wake(c, field_reason(r, 0, 0), NULL); }
+
+static void release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w)
+{
+    struct call *c = lane_call(&of(l)->lanes[LANE_PLACE], CALL_release_lost, w);
+    struct params *p = &c->params;
+    c->decode = release_lost_decode;
+    params_text(p, a->group);
+    params_text(p, a->reservation);
+    params_text(p, a->activity);
+    params_text(p, a->sku);
+    params_text(p, a->user);
+    params_i16(p, a->epoch);
+    params_i64(p, a->created_ms);
+    params_i64(p, a->after_ms);
     lane_submit(c);
 }
 
@@ -557,7 +592,7 @@ static struct str refusal(struct ledger *l) { return str_of(of(l)->lanes[LANE_RE
 /* ---- life ------------------------------------------------------------------------------------------------------------------------------------------- */
 
 static const struct ledger_ops ops = {
-    .name = "postgres", .lease = lease, .place = place, .release = release, .park = park, .look = look, .claim = claim, .finish = finish,
+    .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
     .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
     .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,

@@ -441,6 +441,7 @@ static void a_look_finds_by_each_key_and_never_for_strangers(void **state)
 
 struct grant {
     size_t count;
+    int64_t now_ms;
     struct leased leased[16];
 };
 static void keep_grant(struct seen *s, const void *result)
@@ -448,11 +449,13 @@ static void keep_grant(struct seen *s, const void *result)
     const struct lease_answer *a = result;
     struct grant *g = s->into;
     g->count = a->count;
+    g->now_ms = a->now_ms;
     for (size_t i = 0; i < a->count; i++) {
         g->leased[i] = a->leased[i];
         g->leased[i].identity = words(STR_FMT, STR_ARG(a->leased[i].identity));
     }
 }
+static const int64_t *caught_up_ms;    /* told with the next leases; NULL: nothing */
 static struct grant lease(const char *topic, const char *owner, size_t count)
 {
     struct queue queues[16];
@@ -464,7 +467,7 @@ static struct grant lease(const char *topic, const char *owner, size_t count)
     struct grant g = {0};
     struct seen seen = SEEN(.keep = keep_grant, .into = &g);
     struct str group = words("group-%s", topic);
-    ledger_lease(world->ledger, &(struct lease_ask){.group = group, .owner = str_of(owner), .queues = queues, .starts = starts, .count = count}, &seen.waiter);
+    ledger_lease(world->ledger, &(struct lease_ask){.group = group, .owner = str_of(owner), .queues = queues, .starts = starts, .caught_up_ms = caught_up_ms, .count = count}, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     return g;
 }
@@ -544,6 +547,108 @@ static void a_batch_renews_its_lease(void **state)
     assert_int_equal(lease("renew", "two", 1).count, 0);
     let_pass(1500);
     assert_int_equal(lease("renew", "two", 1).count, 1);
+}
+
+/* ---- what may be unread, what is lost ---- */
+
+static void keep_backlog(struct seen *s, const void *result) { *(struct backlog_answer *)s->into = *(const struct backlog_answer *)result; }
+static struct backlog_answer backlog(const char *topic, struct str activity)
+{
+    struct backlog_answer a = {0};
+    struct seen seen = SEEN(.keep = keep_backlog, .into = &a);
+    ledger_backlog(world->ledger, &(struct backlog_ask){.group = words("group-%s", topic), .activity = activity}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return a;
+}
+
+/* Tells that both queues of the topic were read at these moments, from now on. */
+static void tell_caught_up(const char *topic, int64_t first_ms, int64_t second_ms)
+{
+    caught_up_ms = NULL;
+    int64_t now_ms = lease(topic, "one", 2).now_ms, told[2] = {now_ms + first_ms, now_ms + second_ms};
+    assert_true(now_ms > 0);
+    caught_up_ms = told;
+    lease(topic, "one", 2);
+    caught_up_ms = NULL;
+}
+
+struct healed {
+    enum reason reason;
+    struct heal_answer a;
+};
+static struct healed heal(const struct activity *a, uint8_t bucket, const char *mark, size_t limit);
+
+static void messages_are_unread_until_every_queue_was_read_after_the_recovery(void **state)
+{
+    (void)state;
+    struct activity a = shop("unread", 2, 1, 1), other = shop("unread2", 2, 1, 1);
+    assert_true(backlog("unread", a.activity).read_ms == -1 && !backlog("unread", a.activity).unread);    /* never recovered */
+    assert_int_equal(heal(&a, 0, "life-9/1", 10).reason, REASON_OK);
+    assert_true(backlog("unread", a.activity).unread);                 /* of no queue is it known how far it is read */
+    lease("unread", "one", 2);
+    assert_true(backlog("unread", a.activity).read_ms == -1 && backlog("unread", a.activity).unread);
+    tell_caught_up("unread", -5000, -9000);
+    assert_in_range(backlog("unread", a.activity).read_ms, 9000, 14000);    /* the one that is furthest behind */
+    tell_caught_up("unread", 0, BACKLOG_SETTLES_MS + 5000);
+    assert_true(backlog("unread", a.activity).unread);                 /* one queue is behind the recovery */
+    tell_caught_up("unread", BACKLOG_SETTLES_MS + 5000, -20000);
+    assert_false(backlog("unread", a.activity).unread);                /* an older report takes nothing back */
+    assert_int_equal(backlog("unread", a.activity).read_ms, 0);
+    assert_false(backlog("unread", other.activity).unread);
+    assert_int_equal(heal(&a, 0, "life-9/1", 10).reason, REASON_OK);
+    assert_false(backlog("unread", a.activity).unread);                /* the same recovery goes on */
+    assert_true(backlog("unread-by-nobody", a.activity).unread);
+}
+
+static enum reason release_lost(const char *topic, const struct activity *a, const char *user, struct str reservation, uint32_t after_ms)
+{
+    struct seen seen = SEEN(.into = NULL);
+    struct release_lost_ask ask = {.group = words("group-%s", topic), .reservation = reservation, .activity = a->activity, .sku = a->skus[0].sku, .user = str_of(user),
+                                   .epoch = 1, .created_ms = 1700000000000, .after_ms = after_ms};
+    ledger_release_lost(world->ledger, &ask, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+static void lost_reservation_is_released_by_the_clock_of_the_ledger(void **state)
+{
+    (void)state;
+    struct activity a = shop("lostone", 9, 1, 1);
+    struct create_order gone = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), sold = item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1));
+    lease("lost", "one", 2);
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* first asked for now */
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* a message of it may be unread */
+    tell_caught_up("lost", 3000, -3000);
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 0), REASON_UNCHANGED);      /* in that queue */
+    tell_caught_up("lost", 3000, 3000);
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 60000), REASON_UNCHANGED);  /* not long enough, however old its id says it is */
+    let_pass(300);
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 200), REASON_OK);
+    assert_verdict(PLACE(gone).verdicts[0], REASON_RELEASED, REASON_LOST, false);                  /* its message, however late */
+    assert_int_equal(release_lost("lost", &a, "ann", gone.reservation, 200), REASON_OK);
+    assert_verdict(PLACE(sold).verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_int_equal(release_lost("lost", &a, "bob", sold.reservation, 0), REASON_OK);             /* a verdict that stands */
+    assert_verdict(PLACE(sold).verdicts[0], REASON_ORDERED, REASON_OK, false);
+    assert_clean(a.activity);
+}
+
+/* Ids that pass the check by chance: a user has LOST_MOST of them decided in an activity, and no other user less for it. */
+static void lost_reservations_of_a_user_are_bounded(void **state)
+{
+    (void)state;
+    struct activity a = shop("lostmany", 9, 1, 1);
+    size_t decided = 0;
+    lease("lostmany", "one", 2);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 3 * LOST_MOST; i++) {
+            decided += release_lost("lostmany", &a, "eve", words("rsv_forged_%d", i), 0) == REASON_OK && round == 1;
+            if (round == 0 && i == 3 * LOST_MOST - 1)
+                tell_caught_up("lostmany", 60000, 60000);
+        }
+    assert_int_equal(decided, LOST_MOST);
+    for (int i = 0; i < 3 * LOST_MOST; i++)
+        assert_int_equal(look(LOOK_RESERVATION, words("rsv_forged_%d", i), (struct str){0}, (struct str){0}).reason, i < LOST_MOST ? REASON_OK : REASON_NOT_FOUND);
+    assert_int_equal(release_lost("lostmany", &a, "ann", str_lit("rsv_of_ann"), 0), REASON_UNCHANGED);
+    assert_int_equal(release_lost("lostmany", &a, "ann", str_lit("rsv_of_ann"), 0), REASON_OK);
 }
 
 /* ---- outbox ---- */
@@ -733,10 +838,6 @@ static struct create_order item_in(const struct activity *a, uint8_t epoch, uint
     return m;
 }
 
-struct healed {
-    enum reason reason;
-    struct heal_answer a;
-};
 static void keep_healed(struct seen *s, const void *result) { ((struct healed *)s->into)->a = *(const struct heal_answer *)result; }
 static struct healed heal(const struct activity *a, uint8_t bucket, const char *mark, size_t limit)
 {
@@ -1215,6 +1316,8 @@ int main(void)
         cmocka_unit_test(poison_leaves_nothing_behind),
         cmocka_unit_test(a_full_batch_is_taken),
         cmocka_unit_test(a_look_finds_by_each_key_and_never_for_strangers),
+        cmocka_unit_test(messages_are_unread_until_every_queue_was_read_after_the_recovery), cmocka_unit_test(lost_reservation_is_released_by_the_clock_of_the_ledger),
+        cmocka_unit_test(lost_reservations_of_a_user_are_bounded),
         cmocka_unit_test(leases_are_exclusive_and_fair_and_end),
         cmocka_unit_test(offsets_move_with_their_verdicts_and_never_skip),
         cmocka_unit_test(a_batch_renews_its_lease),

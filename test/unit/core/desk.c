@@ -766,6 +766,7 @@ static void nobody_knows_it_yet(void **state)
     struct query q;
     query_of(s, &q, QUERY_RESERVATION);
     s->fake.entry.state = RESERVATION_NONE;
+    s->fake.release_lost = REASON_UNCHANGED;
     assert_int_equal(query_now(s, &q), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);
     query_of(s, &q, QUERY_REQUEST);
@@ -778,16 +779,19 @@ static void nobody_knows_it_yet(void **state)
     shop_close(s);
 }
 
+/* Whether it is time is the ledger's to say, by its own clock: this process's clock and the time in the id are not compared. */
 static void what_nobody_knows_for_a_minute_is_lost(void **state)
 {
     (void)state;
     struct shop *s = shop_open();
     struct query q;
-    s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 59000);
+    s->fake.entry = fake_entry(&s->fake, str_lit("user"), RESERVATION_PUBLISHED, 600000);
     s->fake.entry.state = RESERVATION_NONE;
+    s->fake.release_lost = REASON_UNCHANGED;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);
-    fake_pass(&s->fake, 1000);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE_LOST], 1);
+    s->fake.release_lost = REASON_OK;
     s->fake.incarnation = "fake-2";                       /* a store that may have forgotten does not know what it does not know */
     assert_int_equal(query_now(s, &q), REASON_DEPENDENCY_DOWN);
     s->fake.incarnation = "fake-1";
@@ -801,10 +805,10 @@ static void what_nobody_knows_for_a_minute_is_lost(void **state)
     }
     s->fake.ledger_look = REASON_NOT_FOUND;
     assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_NOT_FOUND);
-    assert_int_equal(s->fake.calls[FAKE_RELEASE], 0);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE_LOST], 1);
 
     query_of(s, &q, QUERY_RESERVATION);
-    s->fake.inject_op = FAKE_RELEASE;
+    s->fake.inject_op = FAKE_RELEASE_LOST;
     s->fake.inject = REASON_TIMED_OUT;
     assert_int_equal(query_now(s, &q), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);    /* decided or not: unknown */
@@ -814,15 +818,50 @@ static void what_nobody_knows_for_a_minute_is_lost(void **state)
     assert_int_equal(q.view.status, RESERVATION_RECONCILING);
     s->desk.options.query.lost_most = 1;
     fake_pass(&s->fake, 1000);
-    size_t releases = s->fake.calls[FAKE_RELEASE];
+    size_t asked_for = s->fake.calls[FAKE_RELEASE_LOST];
+    s->fake.release_lost = REASON_UNCHANGED;
+    query_of(s, &q, QUERY_RESERVATION)->wait_ms = 5000;           /* a query that waits asks for it once */
     assert_int_equal(query_now(s, &q), REASON_OK);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE_LOST], asked_for + 1);
+    s->fake.release_lost = REASON_OK;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_RESERVATION)), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RELEASED);
     assert_int_equal(q.view.why, REASON_LOST);
     assert_int_equal(q.view.request.len + q.view.sku.len, 0);    /* nobody knows what it was for */
     assert_int_equal(s->fake.settled[RESERVATION_RELEASED], 1);
     assert_int_equal(query_now(s, &q), REASON_OK);
     assert_int_equal(q.view.status, RESERVATION_RELEASED);
-    assert_int_equal(s->fake.calls[FAKE_RELEASE], releases + 1);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE_LOST], asked_for + 2);
+    assert_int_equal(s->fake.calls[FAKE_RELEASE], 0);
+    shop_close(s);
+}
+
+/* Neither store knows the request; a message that was stored before Redis lost data may still make an order of it. */
+static void unknown_request_is_undecided_while_messages_are_unread(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct query q;
+    query_of(s, &q, QUERY_REQUEST);
+    s->fake.entry.state = RESERVATION_NONE;
+    s->fake.backlog.unread = true;
+    assert_int_equal(query_now(s, &q), REASON_REQUEST_UNDECIDED);
+    assert_true(reason_fate(q.reason) == FATE_RETRY && reason_row(q.reason)->http == 503);
+    q.wait_ms = 20000;    /* and whoever waits hears of the order */
+    assert_false(query_start(&s->desk, &q));
+    fake_pass(&s->fake, 3000);
+    assert_int_equal(s->done, 1);
+    decided(s, REASON_ORDERED);
+    fake_pass(&s->fake, 2000);
+    assert_int_equal(s->done, 2);
+    assert_true(q.reason == REASON_OK && q.view.status == RESERVATION_ORDERED);
+    s->fake.ledger_look = REASON_NOT_FOUND;
+    s->fake.inject_op = FAKE_BACKLOG;    /* how far the queues are read could not be asked: that is no "not found" either */
+    s->fake.inject = REASON_TIMED_OUT;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_DEPENDENCY_DOWN);
+    s->fake.inject = REASON_OK;
+    s->fake.backlog.unread = false;
+    assert_int_equal(query_now(s, query_of(s, &q, QUERY_REQUEST)), REASON_NOT_FOUND);
     shop_close(s);
 }
 
@@ -1024,7 +1063,7 @@ int main(void)
         cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),
         cmocka_unit_test(a_young_answer_of_the_store_is_believed), cmocka_unit_test(an_old_one_is_not_and_the_store_hears_first),
         cmocka_unit_test(without_the_store_the_ledger_answers), cmocka_unit_test(nobody_knows_it_yet),
-        cmocka_unit_test(what_nobody_knows_for_a_minute_is_lost),
+        cmocka_unit_test(what_nobody_knows_for_a_minute_is_lost), cmocka_unit_test(unknown_request_is_undecided_while_messages_are_unread),
         cmocka_unit_test(a_sale_that_is_not_there_casts_no_doubt), cmocka_unit_test(doubt_of_one_bucket_costs_the_others_nothing),
         cmocka_unit_test(waiting_query_outlasts_failed_reads),
         cmocka_unit_test(other_peoples_and_made_up_names_are_refused_at_once), cmocka_unit_test(a_waiting_query_ends_when_something_happens),

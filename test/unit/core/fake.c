@@ -29,6 +29,7 @@ struct flight {
         struct range_answer range;
         struct pulled_answer pulled;
         struct lease_answer lease;
+        struct backlog_answer backlog;
         struct place_answer place;
         struct ledger_look_answer ledger_look;
         struct claim_answer claim;
@@ -334,7 +335,9 @@ static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
     if (k->queue_next < 0)
         k->queue_next = a->starts[0];
     f->leased = (struct leased){0, k->queue_next, {k->identity, k->identity_len}};
-    f->answer.lease = (struct lease_answer){&f->leased, 1};
+    f->answer.lease = (struct lease_answer){&f->leased, 1, clock_now_ms(&k->clock.clock) + k->ahead_ms};
+    if (a->caught_up_ms)
+        k->caught_up_ms = a->caught_up_ms[0];
     f->result = &f->answer.lease;
 }
 
@@ -380,6 +383,31 @@ static void release(struct ledger *l, const struct release_ask *a, struct waiter
         return;
     k->ledger_look = REASON_OK;
     k->looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_RELEASED, .why = a->items[0].why, .fresh = true}, .what = a->items[0].what};
+}
+
+static void release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_RELEASE_LOST, w, &f))
+        return;
+    f->reason = k->release_lost;
+    if (f->reason != REASON_OK || k->ledger_look != REASON_NOT_FOUND)
+        return;
+    k->ledger_look = REASON_OK;
+    k->looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_RELEASED, .why = REASON_LOST, .fresh = true}, .what = {
+        .request = a->reservation, .reservation = a->reservation, .activity = a->activity, .sku = a->sku, .user = a->user, .created_ms = a->created_ms}};
+}
+
+static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    check(a->group.len > 0);
+    if (!fly(k, FAKE_BACKLOG, w, &f))
+        return;
+    f->answer.backlog = k->backlog;
+    f->result = &f->answer.backlog;
 }
 
 static void park(struct ledger *l, const struct park_ask *a, struct waiter *w)
@@ -632,7 +660,7 @@ static void channel_refunds(struct channel *c, const struct payment *p, struct w
 static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_asked, .refund = channel_refunds};
 
 static const struct ledger_ops ledger_ops = {
-    .name = "fake", .lease = lease, .place = place, .release = release, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
+    .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
     .pay = pay, .cancel = cancel, .overdue = overdue};
 
@@ -658,6 +686,8 @@ void fake_init(struct fake *k)
     k->seeded = true;
     k->reserve = REASON_QUEUED;
     k->ledger_look = REASON_NOT_FOUND;
+    k->release_lost = REASON_OK;
+    k->backlog = (struct backlog_answer){.read_ms = -1};
     k->send_verdict = REASON_OK;
     k->outcome = REASON_ORDERED;
     k->canceled = REASON_CANCELED;
