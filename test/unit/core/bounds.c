@@ -247,6 +247,33 @@ static void ledger_reads_of_queries(void **state)
     close_desk();
 }
 
+/* An event stream has shown an undecided state and follows it: where it cannot be confirmed within the rate it is unchanged, and never shown as another. */
+static void ledger_reads_of_streams(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 1000 };
+    open_desk(desk_options_default());
+    static struct query q[CLIENTS];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 10000);
+    size_t unchanged = 0;
+    for (int turn = 1; turn <= 5; turn++) {
+        for (int i = 0; i < CLIENTS; i++) {
+            q[i] = (struct query){.by = QUERY_REQUEST, .id = str_lit("req"), .activity = str_lit("act"), .user = str_lit("user"), .wait_ms = 2000, .follows = true,
+                                  .done = query_heard};
+            assert_false(query_start(&desk, &q[i]));
+        }
+        fake_pass(&k, 2010);
+        assert_int_equal(heard, turn * CLIENTS);
+        for (int i = 0; i < CLIENTS; i++) {
+            assert_true(q[i].reason == REASON_UNCHANGED || (q[i].reason == REASON_OK && q[i].view.status == RESERVATION_PUBLISHED));
+            unchanged += q[i].reason == REASON_UNCHANGED;
+        }
+    }
+    assert_true(unchanged > 4 * CLIENTS);
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 500, 5 * 201 + 26);
+    close_desk();
+}
+
 static void ledger_reads_of_replays(void **state)
 {
     (void)state;
@@ -649,7 +676,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
-        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
+        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_streams), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
         cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(rows_of_one_claim),
         cmocka_unit_test(bodies_of_one_claim), cmocka_unit_test(reservations_under_way), cmocka_unit_test(messages_republished),
         cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named), cmocka_unit_test(conservation_counts_a_large_activity_in_windows)};
