@@ -7,7 +7,7 @@ struct desk_options desk_options_default(void)
         .catalog = catalog_options_default(), .settler = settler_options_default(), .publisher = publisher_options_default(),
         .incarnation = incarnation_options_default(), .soldout = soldout_options_default(), .query = query_options_default(),
         .pays = counter_options_default(), .cancels = counter_options_default(), .takes = 8192, .reserve_ms = 1000, .ledger_ms = 500,
-        .refresh_ms = 300, .poll_after_ms = 500, .take_looks = 500, .answer_looks = 750, .waiting_looks = 100};
+        .refresh_ms = 300, .poll_after_ms = 500, .take_looks = 500, .answer_looks = 750, .waiting_looks = 100, .watch_ms = 500};
 }
 
 bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random,
@@ -15,6 +15,7 @@ bool desk_init(struct desk *d, struct store *store, struct bus *bus, struct ledg
 {
     *d = (struct desk){.store = store, .bus = bus, .ledger = ledger, .clock = clock, .random = random, .keys = keys, .options = options};
     d->office = (struct verdict_office){.ledger = ledger, .settler = &d->settler, .catalog = &d->catalog, .keys = keys};
+    verdict_watch_init(&d->watch, ledger, clock, options.watch_ms, options.ledger_ms);
     counter_init(&d->pays, COUNTER_PAY, ledger, clock, options.pays);
     counter_init(&d->cancels, COUNTER_CANCEL, ledger, clock, options.cancels);
     if (!catalog_init(&d->catalog, ledger, clock, options.catalog))
@@ -52,12 +53,14 @@ void desk_stop(struct desk *d)
 {
     catalog_stop(&d->catalog);
     soldout_stop(&d->soldout);
+    verdict_watch_stop(&d->watch);
     counter_stop(&d->pays);
     counter_stop(&d->cancels);
 }
 
 void desk_free(struct desk *d)
 {
+    verdict_watch_stop(&d->watch);
     counter_stop(&d->pays);
     counter_stop(&d->cancels);
     soldout_free(&d->soldout);

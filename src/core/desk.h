@@ -13,6 +13,7 @@
 #include "settler.h"
 #include "soldout.h"
 #include "verdict.h"
+#include "verdict_watch.h"
 
 struct desk_options {
     struct catalog_options catalog;
@@ -30,7 +31,8 @@ struct desk_options {
     /* Ledger reads a second. Their sum, and a quarter more, fits the ledger's lane of reads (lane.def), so that no class of readers fills it for the others. */
     uint32_t take_looks;          /* for replays, and for requests whose tombstones are full; 500: above that QUEUED is said as RECONCILING, or OVERLOADED */
     uint32_t answer_looks;        /* for queries that answer now; 750: above that RECONCILING, or OVERLOADED */
-    uint32_t waiting_looks;       /* for queries that go on waiting; 100: above that the query waits for Redis, and for its own end */
+    uint32_t waiting_looks;       /* for queries that go on waiting; 100: above that the query waits for Redis, the watch, and its own end */
+    uint32_t watch_ms;            /* between two reads of the watch, each of LEDGER_BATCH_MAX reservations; 500 */
 };
 struct desk_options desk_options_default(void);
 
@@ -52,6 +54,7 @@ struct desk {
     struct counter pays, cancels;
     size_t takes, queries;        /* in flight */
     struct allowance dressed, given_up, take_looks, answer_looks, waiting_looks;
+    struct verdict_watch watch;   /* queries that wait for the verdict of a reservation that the store holds */
     struct doubt_table doubts;    /* the buckets whose undecided answers are not believed alone (protocol §6) */
     bool draining;                /* takes nothing new: replays only */
 };

@@ -19,6 +19,7 @@ static bool look(struct query *);
 static void answer(struct query *q, enum reason reason)
 {
     q->reason = reason;
+    verdict_watch_remove(&q->desk->watch, &q->watched);
     q->desk->queries--;
     q->desk = NULL;
 }
@@ -52,7 +53,20 @@ static bool look_later(struct query *q)
     rest = rest / 2 + random_below(d->random, rest) + 1;
     q->pause_ms = q->pause_ms * 3 / 2 < d->options.query.look_most_ms ? q->pause_ms * 3 / 2 : d->options.query.look_most_ms;
     clock_set(d->clock, &q->alarm, now + rest < q->until_us ? now + rest : q->until_us);
+    if (q->known) {
+        q->watched.ident = q->entry.ident;
+        verdict_watch_add(&d->watch, &q->watched);
+    }
     return true;
+}
+
+/* The ledger has a verdict that the store has not been told: the next look is now, and asks the ledger. */
+static void decided(struct verdict_watch_item *item)
+{
+    struct query *q = container_of(item, struct query, watched);
+    q->confirm = true;
+    if (q->alarm.place != 0)
+        clock_set(q->desk->clock, &q->alarm, clock_mono_us(q->desk->clock));
 }
 
 /* Answers, or, where the client is willing to wait and nothing has changed yet, looks again a little later. What cannot be read now is no reason to end. */
@@ -186,6 +200,10 @@ static bool may_look(struct query *q)
 {
     struct desk *d = q->desk;
     bool answers = !may_wait(q) && !q->follows;
+    if (q->confirm)
+        return true;
+    if (q->known && may_wait(q) && verdict_watched(&q->watched) && !in_doubt(q))
+        return false;
     return answers ? desk_may(d, &d->answer_looks, d->options.answer_looks) : desk_may(d, &d->waiting_looks, d->options.waiting_looks);
 }
 
@@ -214,6 +232,7 @@ static bool show_parked(struct query *q)
 static void ledger_said(struct verdict_ask *v, enum reason reason)
 {
     struct query *q = container_of(v, struct query, verdict);
+    q->confirm = false;
     const struct activity *a = activity_asked(q);
     bool asked = reason == REASON_OK || reason == REASON_NOT_FOUND;
     /* The store keeps every ORDERED entry (of RELEASED ones the last few): it has forgotten, and may have forgotten more. */
@@ -408,7 +427,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     if (e->state == RESERVATION_ORDERED && once_more(q, &q->desk->dressed, q->desk->options.query.dress_most)) {
         char text[IDENT_ID_TEXT];
         ask_ledger(q, LOOK_RESERVATION, name(text, e->ident, IDENT_RESERVATION), dressed);
-    } else if (reservation_state_terminal(e->state) || !(old || in_doubt(q))) {
+    } else if (reservation_state_terminal(e->state) || !(old || q->confirm || in_doubt(q))) {
         show_store(q, false);
     } else if (!may_look(q)) {
         show_unconfirmed(q);
@@ -482,7 +501,9 @@ bool query_start(struct desk *d, struct query *q)
     const struct query_options *o = &d->options.query;
     uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
     q->desk = NULL;
-    q->looked = q->refreshed = q->given_up = false;
+    q->looked = q->refreshed = q->given_up = q->known = q->confirm = false;
+    q->watched.decided = decided;
+    list_init(&q->watched.link);
     q->catalog = (struct catalog_wait){0};
     q->view = (struct reservation_view){.why = REASON_OK};
     q->hash = user_hash(d->keys, q->user);
@@ -504,6 +525,7 @@ void query_let_go(struct query *q)
         return;
     waiter_drop(&q->waiter);
     clock_unset(d->clock, &q->alarm);
+    verdict_watch_remove(&d->watch, &q->watched);
     catalog_let_go(&q->catalog);
     verdict_let_go(&q->verdict);
     d->queries--;

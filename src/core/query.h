@@ -13,6 +13,7 @@
 #include "store.h"
 #include "terms.h"
 #include "verdict.h"
+#include "verdict_watch.h"
 
 struct desk;
 
@@ -75,6 +76,8 @@ struct query {
     bool given_up;                /* the ledger was asked to decide that no order will come: once in a query */
     struct catalog_wait catalog;
     enum reservation_state seen;
+    bool confirm;                 /* the watch has found a verdict: this look asks the ledger whatever the store says */
+    struct verdict_watch_item watched;
     struct incarnation_asked heard;    /* of the bucket that was asked, before it was */
     struct entry entry;           /* as the store held it */
     char kept[192];

@@ -134,6 +134,16 @@ struct ledger_look_answer {
 };
 #define LOOK_PAYMENTS_MAX 64
 
+/* Whether verdicts stand, of many reservations at once. */
+struct decided_ask {
+    const struct str *reservations;
+    size_t count;                           /* 1 … LEDGER_BATCH_MAX */
+};
+struct decided_answer {
+    const bool *decided;                    /* one per reservation, in order */
+    size_t count;
+};
+
 /* ---- pay: what a payment channel says (interfaces §1) ------------------------------------------------------------------- */
 
 /* A callback whose signature holds. Ids and currency as str_is_id has them, the webhook at most 255 bytes of text, else POISON for the whole batch. */
@@ -460,6 +470,7 @@ struct ledger_ops {
     void (*park)(struct ledger *, const struct park_ask *, struct waiter *);                    /* → NULL                     */
     void (*look)(struct ledger *, const struct ledger_look_ask *, struct waiter *);             /* → struct ledger_look_answer*/
     void (*release_lost)(struct ledger *, const struct release_lost_ask *, struct waiter *);    /* → NULL                     */
+    void (*decided)(struct ledger *, const struct decided_ask *, struct waiter *);              /* → struct decided_answer    */
     void (*backlog)(struct ledger *, const struct backlog_ask *, struct waiter *);              /* → struct backlog_answer    */
     void (*claim)(struct ledger *, const struct claim_ask *, struct waiter *);                  /* → struct claim_answer      */
     void (*finish)(struct ledger *, const struct finish_ask *, struct waiter *);                /* → NULL                     */
@@ -490,6 +501,7 @@ static inline void ledger_release(struct ledger *l, const struct release_ask *a,
 static inline void ledger_park(struct ledger *l, const struct park_ask *a, struct waiter *w) { l->ops->park(l, a, w); }
 static inline void ledger_look(struct ledger *l, const struct ledger_look_ask *a, struct waiter *w) { l->ops->look(l, a, w); }
 static inline void ledger_release_lost(struct ledger *l, const struct release_lost_ask *a, struct waiter *w) { l->ops->release_lost(l, a, w); }
+static inline void ledger_decided(struct ledger *l, const struct decided_ask *a, struct waiter *w) { l->ops->decided(l, a, w); }
 static inline void ledger_backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w) { l->ops->backlog(l, a, w); }
 static inline void ledger_claim(struct ledger *l, const struct claim_ask *a, struct waiter *w) { l->ops->claim(l, a, w); }
 static inline void ledger_finish(struct ledger *l, const struct finish_ask *a, struct waiter *w) { l->ops->finish(l, a, w); }

@@ -158,6 +158,31 @@ static void release_lost(struct ledger *l, const struct release_lost_ask *asked,
     sim_call_go(c, 0);
 }
 
+static bool act_decided(struct sim_call *c)
+{
+    const struct decided_ask *ask = c->ask;
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    bool *decided = sim_array(&c->ground, bool, ask->count);
+    struct decided_answer *answer = sim_new(&c->ground, struct decided_answer);
+    for (size_t i = 0; i < ask->count; i++)
+        decided[i] = sim_books_inbox(b, ask->reservations[i]) != NULL;
+    *answer = (struct decided_answer){.decided = decided, .count = ask->count};
+    return sim_call_answer(c, REASON_OK, answer);
+}
+
+static void decided(struct ledger *l, const struct decided_ask *asked, struct waiter *w)
+{
+    check(asked->count >= 1 && asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_decided, asked, sizeof *asked);
+    struct str *reservations = sim_call_copy(c, asked->reservations, asked->count * sizeof *reservations);
+    for (size_t i = 0; i < asked->count; i++)
+        sim_call_text(c, &reservations[i]);
+    ((struct decided_ask *)c->ask)->reservations = reservations;
+    sim_call_go(c, 0);
+}
+
 static bool act_backlog(struct sim_call *c)
 {
     struct sim_books *b = enter(c);
@@ -652,7 +677,7 @@ static void prove(struct ledger *l, unsigned slot, struct waiter *w)
 }
 
 static const struct ledger_ops ops = {
-    .name = "memory", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = look, .claim = claim, .finish = finish,
+    .name = "memory", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
     .prove = prove,
     .pay = pay, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};

@@ -255,6 +255,11 @@ static void ask_look(struct waiter *w)
     ledger_look(cut, &ask, w);
 }
 static void ask_backlog(struct waiter *w) { ledger_backlog(cut, &(struct backlog_ask){.group = str_lit("cut"), .activity = str_of(shop)}, w); }
+static void ask_decided(struct waiter *w)
+{
+    struct str ids[] = {str_lit("rsv_known"), str_lit("rsv_other")};
+    ledger_decided(cut, &(struct decided_ask){ids, countof(ids)}, w);
+}
 static void ask_release_lost(struct waiter *w)
 {
     struct release_lost_ask ask = {.group = str_lit("cut"), .reservation = str_of(reservation), .activity = str_of(shop), .sku = str_lit("S"), .user = str_of(user), .epoch = 1,
@@ -376,6 +381,7 @@ static const struct cut_call calls[] = {
     {"activity_move", begin_move, ask_move, has_moved, NULL, moved_once},
     {"look", NULL, ask_look, NULL, not_there, NULL},
     {"backlog", NULL, ask_backlog, NULL, NULL, NULL},
+    {"decided", NULL, ask_decided, NULL, NULL, NULL},
     {"release_lost", fresh, ask_release_lost, is_asked_for, not_yet, NULL},
     {"activities", NULL, ask_activities, NULL, NULL, NULL},
     {"heal", begin_heal, ask_heal, is_healing, NULL, NULL},

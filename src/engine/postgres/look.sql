@@ -82,3 +82,9 @@ LANGUAGE sql STABLE AS $$
         WHERE s.activity_id = p_activity ORDER BY k.unit LIMIT p_limit) t
   ORDER BY t.unit
 $$;
+
+-- decided: of each reservation, in order, whether a verdict stands. A subquery of its own, which the planner may not turn into a join over the whole table.
+CREATE OR REPLACE FUNCTION decided(p_reservations text[]) RETURNS SETOF boolean LANGUAGE sql STABLE AS $$
+  SELECT (SELECT x.outcome FROM consumer_inbox x WHERE x.reservation_id = i.id LIMIT 1) IS NOT NULL
+  FROM unnest(p_reservations) WITH ORDINALITY i(id, ordinal) ORDER BY i.ordinal
+$$;

@@ -35,6 +35,26 @@ static void lease(struct ledger *l, const struct lease_ask *a, struct waiter *w)
     lane_submit(c);
 }
 
+static void decided_decode(struct call *c, const PGresult *r)
+{
+    size_t n = (size_t)PQntuples(r);
+    check(n == c->asked);
+    bool *decided = room(c, n, sizeof *decided);
+    for (size_t i = 0; i < n; i++)
+        decided[i] = field_bool(r, (int)i, 0);
+    wake(c, REASON_OK, &(struct decided_answer){.decided = decided, .count = n});
+}
+
+static void decided(struct ledger *l, const struct decided_ask *a, struct waiter *w)
+{
+    check(a->count >= 1 && a->count <= LEDGER_BATCH_MAX);
+    struct call *c = lane_call(&of(l)->lanes[LANE_READ], CALL_decided, w);
+    c->decode = decided_decode;
+    c->asked = a->count;
+    COLUMN_TEXT(&c->params, a->count, a->reservations[i]);
+    lane_submit(c);
+}
+
 static void backlog_decode(struct call *c, const PGresult *r)
 {
     check(PQntuples(r) == 1);
@@ -592,7 +612,7 @@ static struct str refusal(struct ledger *l) { return str_of(of(l)->lanes[LANE_RE
 /* ---- life ------------------------------------------------------------------------------------------------------------------------------------------- */
 
 static const struct ledger_ops ops = {
-    .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = look, .claim = claim, .finish = finish,
+    .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
     .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
     .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,

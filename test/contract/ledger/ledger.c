@@ -437,6 +437,31 @@ static void a_look_finds_by_each_key_and_never_for_strangers(void **state)
     assert_int_equal(look(LOOK_RESERVATION, str_lit("rsv_none"), none, none).reason, REASON_NOT_FOUND);
 }
 
+static void keep_decided(struct seen *s, const void *result)
+{
+    const struct decided_answer *a = result;
+    memcpy(s->into, a->decided, a->count * sizeof *a->decided);
+}
+
+static void decided_tells_of_each_reservation_in_order(void **state)
+{
+    (void)state;
+    struct activity a = shop("decided", 9, 9, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), gone = item(&a, "S", "bob", "q1", "2", s_unit(&a, 1, 1));
+    PLACE(m);
+    release(gone, REASON_OVERDUE);
+    struct str ids[LEDGER_BATCH_MAX] = {str_lit("rsv_never"), m.reservation, str_lit(""), gone.reservation, m.reservation};
+    for (size_t i = 5; i < countof(ids); i++)
+        ids[i] = words("rsv_never_%zu", i);
+    bool decided[LEDGER_BATCH_MAX];
+    memset(decided, 1, sizeof decided);
+    struct seen seen = SEEN(.keep = keep_decided, .into = decided);
+    ledger_decided(world->ledger, &(struct decided_ask){.reservations = ids, .count = countof(ids)}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    for (size_t i = 0; i < countof(ids); i++)
+        assert_int_equal(decided[i], i == 1 || i == 3 || i == 4);
+}
+
 /* ---- queues ---- */
 
 struct grant {
@@ -1316,7 +1341,7 @@ int main(void)
         cmocka_unit_test(poison_leaves_nothing_behind),
         cmocka_unit_test(a_full_batch_is_taken),
         cmocka_unit_test(a_look_finds_by_each_key_and_never_for_strangers),
-        cmocka_unit_test(messages_are_unread_until_every_queue_was_read_after_the_recovery), cmocka_unit_test(lost_reservation_is_released_by_the_clock_of_the_ledger),
+        cmocka_unit_test(decided_tells_of_each_reservation_in_order), cmocka_unit_test(messages_are_unread_until_every_queue_was_read_after_the_recovery), cmocka_unit_test(lost_reservation_is_released_by_the_clock_of_the_ledger),
         cmocka_unit_test(lost_reservations_of_a_user_are_bounded),
         cmocka_unit_test(leases_are_exclusive_and_fair_and_end),
         cmocka_unit_test(offsets_move_with_their_verdicts_and_never_skip),

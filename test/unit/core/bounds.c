@@ -217,7 +217,9 @@ static void ledger_reads_of_queries(void **state)
     fake_pass(&k, 19000);
     assert_int_equal(heard, 0);
     assert_true(k.calls[FAKE_LOOK] > 10 * CLIENTS);    /* each looks at the store about once a second */
-    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 1500, 19 * 100 + 25 + 1);
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 25, 100 + 25 + 1);    /* then they are asked about together */
+    assert_in_range(k.calls[FAKE_DECIDED], 30, 2 * 19);
+    assert_in_range(k.reservations, (k.calls[FAKE_DECIDED] - 1) * LEDGER_BATCH_MAX, k.calls[FAKE_DECIDED] * LEDGER_BATCH_MAX);
     k.entry.state = RESERVATION_ORDERED;
     fake_pass(&k, 1600);
     assert_int_equal(heard, CLIENTS);
@@ -247,6 +249,40 @@ static void ledger_reads_of_queries(void **state)
     close_desk();
 }
 
+/* The ledger has verdicts that the store is never told, for the relay is away: a thousand waiting clients hear of them within seconds all the same. */
+static void verdicts_reach_waiting_queries_without_the_store(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 1000 };
+    open_desk(desk_options_default());
+    static struct query q[CLIENTS];
+    char rsv[IDENT_ID_TEXT];
+    k.entry = fake_entry(&k, str_lit("user"), RESERVATION_PUBLISHED, 10000);
+    ident_write(k.entry.ident, IDENT_RESERVATION, rsv);
+    for (int i = 0; i < CLIENTS; i++) {
+        q[i] = (struct query){.by = QUERY_REQUEST, .id = str_lit("req"), .activity = str_lit("act"), .user = str_lit("user"), .wait_ms = 20000, .done = query_heard};
+        assert_false(query_start(&desk, &q[i]));
+    }
+    fake_pass(&k, 5000);
+    assert_int_equal(heard, 0);
+    query_let_go(&q[7]);    /* one leaves while it is asked about */
+    k.ledger_look = REASON_OK;
+    k.looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_ORDERED, .why = REASON_OK, .order = str_lit("o")}, .decided_ms = 99,
+        .what = {.reservation = {rsv, sizeof rsv}, .message = str_lit("m"), .request = str_lit("req"), .activity = str_lit("act"), .sku = str_lit("sku"),
+                 .user = str_lit("user"), .token = {3, 1}, .created_ms = k.entry.created_ms}};
+    for (size_t i = 0; i < LEDGER_BATCH_MAX; i++)
+        k.decided[i] = true;
+    fake_pass(&k, 3000);
+    assert_int_equal(heard, CLIENTS - 1);
+    for (int i = 0; i < CLIENTS; i++)
+        if (i != 7)
+            assert_true(q[i].reason == REASON_OK && q[i].view.status == RESERVATION_ORDERED);
+    size_t reads = k.calls[FAKE_DECIDED];
+    fake_pass(&k, 5000);
+    assert_int_equal(k.calls[FAKE_DECIDED], reads);    /* nobody waits: nothing is asked */
+    close_desk();
+}
+
 /* An event stream has shown an undecided state and follows it: where it cannot be confirmed within the rate it is unchanged, and never shown as another. */
 static void ledger_reads_of_streams(void **state)
 {
@@ -270,7 +306,7 @@ static void ledger_reads_of_streams(void **state)
         }
     }
     assert_true(unchanged > 4 * CLIENTS);
-    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 500, 5 * 201 + 26);
+    assert_in_range(k.calls[FAKE_LEDGER_LOOK], 5 * 25, 5 * 201 + 26);
     close_desk();
 }
 
@@ -676,7 +712,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_not_yet_confirmed), cmocka_unit_test(states_waiting_to_be_told), cmocka_unit_test(attempts_to_tell_a_state),
-        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_streams), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
+        cmocka_unit_test(queries_under_way), cmocka_unit_test(a_query_that_waits), cmocka_unit_test(ledger_reads_of_queries), cmocka_unit_test(ledger_reads_of_streams), cmocka_unit_test(verdicts_reach_waiting_queries_without_the_store), cmocka_unit_test(ledger_reads_of_replays), cmocka_unit_test(buckets_in_doubt), cmocka_unit_test(ledger_reads_fit_their_lane), cmocka_unit_test(activities_watched), cmocka_unit_test(the_list_of_activities),
         cmocka_unit_test(a_message_has_an_end), cmocka_unit_test(batches_of_orders), cmocka_unit_test(claims_in_flight), cmocka_unit_test(rows_of_one_claim),
         cmocka_unit_test(bodies_of_one_claim), cmocka_unit_test(reservations_under_way), cmocka_unit_test(messages_republished),
         cmocka_unit_test(moves_under_way), cmocka_unit_test(findings_that_are_named), cmocka_unit_test(conservation_counts_a_large_activity_in_windows)};

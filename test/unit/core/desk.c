@@ -665,6 +665,7 @@ static void decided(struct shop *s, enum reason outcome)
     static char rsv[IDENT_ID_TEXT];
     ident_write(s->fake.entry.ident, IDENT_RESERVATION, rsv);
     s->fake.ledger_look = REASON_OK;
+    s->fake.decided[0] = true;
     s->fake.looked = (struct ledger_look_answer){
         .decided = true, .verdict = {.outcome = outcome, .why = outcome == REASON_RELEASED ? REASON_STALE_GENERATION : REASON_OK, .order = str_lit("o")},
         .what = {.reservation = {rsv, sizeof rsv}, .message = str_lit("m"), .request = str_lit("req"), .activity = str_lit("act"), .sku = str_lit("sku"),

@@ -30,6 +30,7 @@ struct flight {
         struct pulled_answer pulled;
         struct lease_answer lease;
         struct backlog_answer backlog;
+        struct decided_answer decided;
         struct place_answer place;
         struct ledger_look_answer ledger_look;
         struct claim_answer claim;
@@ -399,6 +400,18 @@ static void release_lost(struct ledger *l, const struct release_lost_ask *a, str
         .request = a->reservation, .reservation = a->reservation, .activity = a->activity, .sku = a->sku, .user = a->user, .created_ms = a->created_ms}};
 }
 
+static void decided_of(struct ledger *l, const struct decided_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    check(a->count >= 1 && a->count <= LEDGER_BATCH_MAX && a->reservations[0].len == IDENT_ID_TEXT);
+    if (!fly(k, FAKE_DECIDED, w, &f))
+        return;
+    k->reservations += a->count;
+    f->answer.decided = (struct decided_answer){k->decided, a->count};
+    f->result = &f->answer.decided;
+}
+
 static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
 {
     struct fake *k = of_ledger(l);
@@ -660,7 +673,7 @@ static void channel_refunds(struct channel *c, const struct payment *p, struct w
 static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_asked, .refund = channel_refunds};
 
 static const struct ledger_ops ledger_ops = {
-    .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
+    .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided_of, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
     .pay = pay, .cancel = cancel, .overdue = overdue};
 

@@ -13,7 +13,7 @@
 enum fake_op {
     FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
-    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_DECIDED, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
     FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
     FAKE_OPS
 };
@@ -51,6 +51,8 @@ struct fake {
     struct stock_sku stocks[2];
     enum reason release_lost;      /* OK: what release_lost was asked for is RELEASED(LOST) now; UNCHANGED */
     struct backlog_answer backlog;
+    bool decided[LEDGER_BATCH_MAX];    /* by place in the ask; reservations: how many were asked of, in all */
+    size_t reservations;
     int64_t caught_up_ms;          /* as the last lease told of queue 0 */
     enum reason ledger_look;       /* OK with `looked`, or NOT_FOUND */
     struct ledger_look_answer looked;
