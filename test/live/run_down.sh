@@ -7,6 +7,18 @@
 sale_start SECKILL_LOG_LEVEL=info
 sale_activity lag 40
 
+# Other users of this machine read nothing of a run: no key, no data, no socket.
+same 'nothing in a run is open to other users' "$(find "$live/run/" ! -type d ! -type l -perm /077 | head -n 5)" ''
+if ((EUID == 0)); then
+  other() { setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- "$@"; }
+  refuse 'another user cannot list a run' other ls "$live/run"
+  refuse 'another user cannot read its keys' other cat "$live/run/env"
+  refuse 'another user does not reach Redis' other redis-cli -s "${SECKILL_REDIS_URL#unix:}" ping
+  refuse 'another user does not reach PostgreSQL' other psql -X -Atc 'select 1' "$SECKILL_POSTGRES_URL"
+fi
+refuse 'a run has no development key' grep -q development-only "$live/run/env"
+expect 'a run makes its own keys' test "$(grep -cE '^export SECKILL_(IDS_KEYS|IDS_USER_KEY|QUALIFICATION_KEYS|PAYMENT_WEBHOOK_KEYS)=' "$live/run/env")" = 4
+
 topics=$(stack mqadmin topicList 2>/dev/null)
 for topic in seckill-create-order seckill-order-timeout seckill-order-event seckill-dead-letter; do
   expect "the tool knows $topic" grep -qx "$topic" <<<"$topics"
