@@ -436,7 +436,7 @@ static void answer_resolve(struct http_exchange *x, struct str id)
 {
     struct admin_op *op = op_new(x);
     struct str complaint;
-    op->resolving = (struct review_resolving){.id = id, .actor = str_lit("admin api"), .done = decided};
+    op->resolving = (struct review_resolving){.id = id, .actor = str_lit("admin api"), .done = decided, .keys = &op->api->options.keys};
     if (!review_decision_read(x->request->body, &x->arena, &op->resolving.decision, &op->resolving.note, &complaint))
         return refuse(x, REASON_INVALID_REQUEST, complaint);
     review_resolve(&op->resolving, op->api->options.ports->ledger);

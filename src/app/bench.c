@@ -72,6 +72,7 @@ static void part_message(uint64_t turn)
     struct buf b = buf_fixed(memory, sizeof memory);
     struct message_ids ids;
     struct create_order m = message_of((struct bucket){str_lit("act_618"), 1, 3}, str_lit("u_00000100000042"), &entry, (struct str){0}, &ids);
+    message_seal(&keys, &m);
     message_write(&b, &m);
     sink += b.len + turn;
 }
@@ -80,7 +81,7 @@ static void part_message_read(uint64_t turn)
 {
     struct create_order m;
     arena_reset(&arena);
-    check(message_read((struct str){message, message_len}, &arena, &m) == REASON_OK);
+    check(message_read((struct str){message, message_len}, &arena, &m) == REASON_OK && message_genuine(&keys, &m));
     sink += m.user.len + turn;
 }
 
@@ -116,8 +117,8 @@ static const struct part {
     {"request_read", "its body: activity, SKU, user, request", part_request},
     {"user_hash", "the keyed hash of a user", part_hash},
     {"ident", "an id made and written", part_ident},
-    {"message_write", "the create-order message", part_message},
-    {"message_read", "the same, read by a consumer", part_message_read},
+    {"message_write", "the create-order message, with its mark", part_message},
+    {"message_read", "the same, read and verified by a consumer", part_message_read},
     {"queued_write", "the body of a QUEUED", part_queued},
     {"refusal_write", "the body of a refusal (SOLD_OUT is made once at start)", part_refusal},
     {"qualification", "a qualification token, verified", part_qualification},
@@ -136,6 +137,7 @@ static void prepare(void)
     struct message_ids ids;
     struct buf b = buf_fixed(message, sizeof message), t = buf_fixed(token, sizeof token);
     struct create_order m = message_of((struct bucket){str_lit("act_618"), 1, 3}, take.user, &entry, (struct str){0}, &ids);
+    message_seal(&keys, &m);
     message_write(&b, &m);
     message_len = b.len;
     struct qualification q = {.activity = take.activity, .sku = take.sku, .user = take.user, .nonce = str_lit("nonce-0123456789"), .expires_s = 1796083200};

@@ -141,6 +141,8 @@ static void found(struct waiter *w, enum reason reason, const void *result)
     }
     bool reads = a->reviews[0].kind == REVIEW_MESSAGE && r->decision != REVIEW_DISMISS;
     enum reason read = reads ? message_read(a->reviews[0].body, &arena, &what) : REASON_OK;
+    if (reads && read == REASON_OK && !message_genuine(r->keys, &what))
+        read = REASON_MESSAGE_FORGED;
     if (read != REASON_OK) {
         end(r, read);
         return;
@@ -224,6 +226,8 @@ static int resolve(const struct call *c, struct ports *p, uv_loop_t *loop, struc
     gethostname(host, sizeof host - 1);
     snprintf(actor, sizeof actor, "seckill review, %s at %s", getenv("USER") ? getenv("USER") : "somebody", host);
     struct telling t = {.resolving = {.id = id, .actor = str_of(actor), .note = note, .decision = decision, .done = told}};
+    struct ident_keys keys = ports_ident_keys(c->config);
+    t.resolving.keys = &keys;
     review_resolve(&t.resolving, p->ledger);
     await_flag(loop, &t.done, 0);
     enum reason reason = t.resolving.reason;

@@ -14,14 +14,15 @@ void review_list_write(struct buf *out, const struct reviews_answer *a);
 /* The body of POST …/resolve: {"decision", "reason"}, both needed. What is wrong is named in `complaint`; texts live in the arena. */
 bool review_decision_read(struct str body, struct arena *a, enum review_decision *decision, struct str *note, struct str *complaint);
 
-/* A person has decided. A message is read once more for it: what cannot be read can only be dismissed. */
+/* A person has decided. A message is read once more for it: what cannot be read, or is forged, can only be dismissed. */
 struct review_resolving {
     /* in; texts stay until it is done */
     struct str id, actor, note;
     enum review_decision decision;
     void (*done)(struct review_resolving *);
+    const struct ident_keys *keys;
     /* out */
-    enum reason reason;             /* OK · NOT_FOUND · CONFLICT · POISON · MESSAGE_UNREADABLE · the ledger's */
+    enum reason reason;             /* OK · NOT_FOUND · CONFLICT · POISON · MESSAGE_UNREADABLE · MESSAGE_FORGED · the ledger's */
     enum reason outcome, why;       /* with OK: what it came to */
     /* own */
     struct ledger *ledger;

@@ -121,6 +121,7 @@ static void open_order(struct roles *r)
     name_owner(r);
     o.group = str_lit(MESSAGE_GROUP);
     o.owner = str_of(r->owner);
+    o.keys = &r->keys;
     o.batch = (size_t)r->options.config->order_batch;
     r->order = order_new(p->bus, p->ledger, p->clock, p->random, &o);
     check(r->order != NULL);

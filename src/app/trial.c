@@ -122,6 +122,7 @@ static void begin(struct process *p)
     } else if (p->role == TRIAL_ORDER) {
         struct order_options o = order_options_default();
         o.owner = str_of(p->owner);
+        o.keys = &t->keys;
         o.queues = 8, o.batch = 1 + (size_t)(t->options.seed % 16), o.per_queue = 16, o.look_ms = 2000, o.call_ms = 2000;
         p->order = order_new(b, l, c, r, &o);
         order_start(p->order);

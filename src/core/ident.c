@@ -25,6 +25,7 @@ struct ident_keys ident_keys_from(struct str current, struct str previous, struc
 {
     return (struct ident_keys){
         .check = {derive(current, 1), derive(previous, 1)},
+        .mark = {derive(current, 3), derive(previous, 3)},
         .checks = previous.len > 0 ? 2 : 1,
         .user = derive(user, 2),
     };

@@ -9,6 +9,7 @@
  * same, and the same in every process, for as long as any activity's Redis data lives. */
 struct ident_keys {
     struct hash_key check[2];
+    struct hash_key mark[2];    /* of the same secrets: for the content of messages (message.h) */
     size_t checks;              /* 1 or 2 */
     struct hash_key user;
 };

@@ -2,6 +2,7 @@
 #include "message.h"
 
 #include "check.h"
+#include "hash.h"
 #include "ident.h"
 #include "json.h"
 #include "scan.h"
@@ -26,6 +27,82 @@ struct create_order message_of(struct bucket bucket, struct str user, const stru
     };
 }
 
+/* ---- the mark ---- */
+
+#define CONTENT_MAX 1024    /* six texts of 128 bytes at most with their lengths, five numbers */
+
+static void put_text(struct buf *b, struct str s)
+{
+    char len = (char)s.len;
+    check(s.len <= 128);
+    buf_add_str(b, (struct str){&len, 1});
+    buf_add_str(b, s);
+}
+
+static void put_number(struct buf *b, uint64_t n)
+{
+    char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)(n >> (8 * i));
+    buf_add_str(b, (struct str){bytes, sizeof bytes});
+}
+
+/* Each text with its length before it, so that no two messages have one content. The message's id is the reservation's. */
+static uint64_t mark_of(struct hash_key key, const struct create_order *m)
+{
+    char memory[CONTENT_MAX];
+    struct buf b = buf_fixed(memory, sizeof memory);
+    put_number(&b, (uint64_t)m->schema_version);
+    put_number(&b, (uint64_t)m->token.unit);
+    put_number(&b, m->token.generation);
+    put_number(&b, (uint64_t)m->created_ms);
+    put_number(&b, m->epoch);
+    put_text(&b, m->reservation);
+    put_text(&b, m->request);
+    put_text(&b, m->activity);
+    put_text(&b, m->sku);
+    put_text(&b, m->user);
+    put_text(&b, m->trace);
+    check(buf_ok(&b));
+    uint64_t mark = hash_keyed(key, buf_str(&b));
+    return mark != 0 ? mark : 1;
+}
+
+void message_seal(const struct ident_keys *keys, struct create_order *m) { m->mark = mark_of(keys->mark[0], m); }
+
+bool message_genuine(const struct ident_keys *keys, const struct create_order *m)
+{
+    struct ident ident;
+    bool marked = false;
+    for (size_t i = 0; i < keys->checks; i++)
+        marked |= mark_of(keys->mark[i], m) == m->mark;
+    return ident_parse(m->reservation, IDENT_RESERVATION, &ident) && ident_ours(keys, ident) && marked;
+}
+
+static void write_mark(uint64_t mark, char out[16])
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(mark >> (56 - 8 * i));
+    hex_write(bytes, sizeof bytes, out);
+}
+
+/* False: not as write_mark writes it. */
+static bool read_mark(struct str text, uint64_t *mark)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f'))
+            return false;
+        value = value << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    *mark = value;
+    return text.len == 16;
+}
+
+/* ---- as JSON ---- */
+
 void message_write(struct buf *b, const struct create_order *m)
 {
     char token[TOKEN_TEXT];
@@ -42,15 +119,20 @@ void message_write(struct buf *b, const struct create_order *m)
     json_member_time(b, "created_at", m->created_ms);
     json_member_i64(b, "epoch", m->epoch);
     json_maybe_str(b, "trace_id", m->trace);
+    if (m->mark != 0) {
+        char mark[2 * sizeof m->mark];
+        write_mark(m->mark, mark);
+        json_member_str(b, "mark", (struct str){mark, sizeof mark});
+    }
     json_close(b);
 }
 
-/* The members we know. A bit each says it has come; trace_id alone may be missing. */
-enum { SCHEMA, EPOCH, MESSAGE, REQUEST, RESERVATION, ACTIVITY, SKU, USER, TOKEN, CREATED, TRACE, MEMBERS };
+/* The members we know. A bit each says it has come; trace_id and mark may be missing. */
+enum { SCHEMA, EPOCH, MESSAGE, REQUEST, RESERVATION, ACTIVITY, SKU, USER, TOKEN, CREATED, TRACE, MARK, MEMBERS };
 static const struct str names[MEMBERS] = {
     [SCHEMA] = str_lit("schema_version"), [EPOCH] = str_lit("epoch"), [MESSAGE] = str_lit("message_id"), [REQUEST] = str_lit("request_id"),
     [RESERVATION] = str_lit("reservation_id"), [ACTIVITY] = str_lit("activity_id"), [SKU] = str_lit("sku_id"), [USER] = str_lit("user_id"),
-    [TOKEN] = str_lit("inventory_token_id"), [CREATED] = str_lit("created_at"), [TRACE] = str_lit("trace_id")};
+    [TOKEN] = str_lit("inventory_token_id"), [CREATED] = str_lit("created_at"), [TRACE] = str_lit("trace_id"), [MARK] = str_lit("mark")};
 
 struct draft {
     unsigned seen;
@@ -78,7 +160,7 @@ static bool member(struct scan *s, struct arena *a, struct draft *d)
 
 static bool filled(const struct draft *d, struct create_order *out)
 {
-    const unsigned all = (1u << MEMBERS) - 1, needed = all & ~(1u << TRACE);
+    const unsigned all = (1u << MEMBERS) - 1, needed = all & ~(1u << TRACE | 1u << MARK);
     struct ident reservation, message;
     if ((d->seen & needed) != needed || d->number[EPOCH] < 1 || d->number[EPOCH] > 31)
         return false;
@@ -92,6 +174,8 @@ static bool filled(const struct draft *d, struct create_order *out)
     *out = (struct create_order){
         .schema_version = d->number[SCHEMA], .message = d->text[MESSAGE], .request = d->text[REQUEST], .reservation = d->text[RESERVATION],
         .activity = d->text[ACTIVITY], .sku = d->text[SKU], .user = d->text[USER], .epoch = (uint8_t)d->number[EPOCH], .trace = d->text[TRACE]};
+    if (d->seen & 1u << MARK && !read_mark(d->text[MARK], &out->mark))
+        return false;
     return token_parse(d->text[TOKEN], &out->token) && out->token.unit < UNIT_MOST && out->token.generation <= INT32_MAX &&
            time_parse(d->text[CREATED], &out->created_ms);
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "arena.h"
 #include "buf.h"
+#include "ident.h"
 #include "terms.h"
 
 #define MESSAGE_SCHEMA 1
@@ -17,6 +18,12 @@ struct message_ids {
 };
 struct create_order message_of(struct bucket, struct str user, const struct entry *entry, struct str trace, struct message_ids *ids);
 
+/* Sets the mark: a keyed hash of every member, under the first key. Whoever can write to the broker but has no key can make no message that becomes an order. */
+void message_seal(const struct ident_keys *, struct create_order *);
+/* Whether the reservation's id and the mark were made with keys that we hold, over exactly this content. The same work whatever it finds. */
+bool message_genuine(const struct ident_keys *, const struct create_order *);
+
+/* With its mark, where it has one. */
 void message_write(struct buf *, const struct create_order *);
 /* OK, MESSAGE_TOO_NEW, MESSAGE_UNREADABLE. The texts of *out live in the arena (a full one: MESSAGE_UNREADABLE, so give 1 KiB). Beside the
  * shape it asks that the reservation's and the message's names are well-formed, and of one id. */

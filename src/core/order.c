@@ -355,7 +355,7 @@ static bool pages_new(struct order_desk *d)
 struct order_desk *order_new(struct bus *bus, struct ledger *ledger, struct clock *clock, struct random *random, const struct order_options *options)
 {
     check(options->queues >= 1 && options->queues <= ORDER_QUEUES_MAX && options->batch >= 1 && options->batch <= LEDGER_BATCH_MAX);
-    check(options->per_queue >= 1 && options->per_queue <= BUS_PULL_MAX && options->batches >= 1 && options->owner.len > 0);
+    check(options->per_queue >= 1 && options->per_queue <= BUS_PULL_MAX && options->batches >= 1 && options->owner.len > 0 && options->keys);
     struct order_desk *d = calloc(1, sizeof *d);
     if (!d)
         return NULL;

@@ -5,6 +5,7 @@
 #pragma once
 #include "bus.h"
 #include "clock.h"
+#include "ident.h"
 #include "ledger.h"
 #include "list.h"
 #include "random.h"
@@ -12,6 +13,7 @@
 #define ORDER_QUEUES_MAX 256      /* as many as `bus.queues` allows on one broker; memory is taken for what is read */
 
 struct order_options {
+    const struct ident_keys *keys; /* every message is verified with them; stay the caller's */
     struct str topic, group;      /* MESSAGE_TOPIC, MESSAGE_GROUP */
     struct str owner;             /* unique per process and start; stays the caller's */
     size_t queues;                /* most queues looked after, of all brokers; 256 */

@@ -14,7 +14,7 @@
 struct pulled_item {
     int64_t offset, stored_ms;
     struct str unique, key, body;  /* body only of what could not be read */
-    enum reason read;              /* OK, MESSAGE_UNREADABLE, MESSAGE_TOO_NEW */
+    enum reason read;              /* OK, MESSAGE_UNREADABLE, MESSAGE_TOO_NEW, MESSAGE_FORGED, MESSAGE_FOREIGN */
     struct create_order what;      /* with OK */
 };
 /* Messages of one pull. Two take turns: one is being placed, the other filled. */

@@ -69,10 +69,25 @@ static struct str plain(struct str s, size_t most)
     return (struct str){s.ptr, s.len < most ? s.len : most};
 }
 
-/* False: no room for this one now. What can never be read is kept cut, to be shown to a person. */
-static bool page_keep(struct pulled_page *p, const struct pulled *m, size_t most)
+/* Whose message it is. One that names nobody was made by no program of ours. */
+static bool foreign(const struct order_desk *d, const struct pulled *m)
 {
-    if (p->count == most)
+    return d->bus->deployment && !str_eq(m->deployment, str_of(d->bus->deployment));
+}
+
+/* OK: a message that the access or janitor role of this deployment has made. Whatever else stands in the topic is never placed. */
+static enum reason judge(const struct order_desk *d, const struct pulled *m, struct arena *text, struct create_order *what)
+{
+    enum reason read = message_read(m->body, text, what);
+    if (foreign(d, m))
+        return REASON_MESSAGE_FOREIGN;
+    return read == REASON_OK && !message_genuine(d->options.keys, what) ? REASON_MESSAGE_FORGED : read;
+}
+
+/* False: no room for this one now. What can never be read is kept cut, to be shown to a person. */
+static bool page_keep(struct order_desk *d, struct pulled_page *p, const struct pulled *m)
+{
+    if (p->count == d->options.per_queue)
         return false;
     struct arena before = p->memory;
     struct pulled_item *i = &p->items[p->count];
@@ -84,7 +99,7 @@ static bool page_keep(struct pulled_page *p, const struct pulled *m, size_t most
         p->memory = before;
         return false;
     }
-    i->read = message_read(m->body, &p->memory, &i->what);
+    i->read = judge(d, m, &p->memory, &i->what);
     p->count++;
     return true;
 }
@@ -157,7 +172,7 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
     struct pulled_page *back = &q->pages[!q->front];
     size_t kept = 0;
     page_clear(back);
-    for (; kept < a->count && a->messages[kept].offset >= q->at && page_keep(back, &a->messages[kept], d->options.per_queue); kept++)
+    for (; kept < a->count && a->messages[kept].offset >= q->at && page_keep(d, back, &a->messages[kept]); kept++)
         q->at = a->messages[kept].offset + 1;
     note_waits(d, back, a->messages, kept);
     if (kept == a->count && a->next > q->at)

@@ -157,6 +157,7 @@ static void fill(struct publisher *p, struct publish_job *job, const struct publ
     struct create_order what = message_of(ask->bucket, ask->user, ask->entry, trace, &ids);
     char body[1024];
     struct buf b = buf_fixed(body, sizeof body);
+    message_seal(p->keys, &what);
     message_write(&b, &what);
     job->message = (struct bus_message){
         .topic = str_lit(MESSAGE_TOPIC), .key = arena_str(&a, what.reservation), .body = arena_str(&a, buf_str(&b)), .trace = arena_str(&a, trace)};

@@ -329,23 +329,40 @@ static void add_return(struct lane *l, size_t row, const struct outbox_row *o)
     l->restock[l->restocks++] = (struct restock_ask){.bucket = {keep(l, o->activity), o->epoch, o->home}, .sku = keep(l, o->sku), .token = o->token};
 }
 
-/* When a new order's time to pay is over, as its event says; 0: it says nothing of it. */
-static int64_t deadline_of(struct str body)
+/* A text member of an event; empty where there is none. The text lives in the arena. */
+static struct str event_member(struct str body, struct str wanted, struct arena *text)
 {
     struct scan s = scan_of(body);
-    int64_t at_ms = 0;
     bool more = scan_char(&s, '{');
     while (more) {
         char memory[64];
         struct arena a = {.start = memory, .cap = sizeof memory};
         struct str name, value;
         if (!scan_str(&s, &a, 24, &name) || !scan_char(&s, ':'))
-            return 0;
-        if (str_eq(name, str_lit("pay_deadline")) && scan_peek(&s) == '"')
-            return scan_str(&s, &a, 32, &value) && time_parse(value, &at_ms) ? at_ms : 0;
+            break;
+        if (str_eq(name, wanted))
+            return scan_peek(&s) == '"' && scan_str(&s, text, 32, &value) ? value : (struct str){0};
         more = scan_skip(&s) && scan_peek(&s) == ',' && scan_char(&s, ',');
     }
-    return 0;
+    return (struct str){0};
+}
+
+/* When a new order's time to pay is over, as its event says; 0: it says nothing of it. */
+static int64_t deadline_of(struct str body)
+{
+    char memory[64];
+    struct arena a = {.start = memory, .cap = sizeof memory};
+    int64_t at_ms = 0;
+    return time_parse(event_member(body, str_lit("pay_deadline"), &a), &at_ms) ? at_ms : 0;
+}
+
+/* The events of one order meet in one queue: a reservation and its order have one id, whatever prefix stands before it. The same while the topic's queues are. */
+static uint64_t event_queue(struct str key)
+{
+    static const struct hash_key fixed = {0};    /* known to all: it spreads, it hides nothing */
+    struct str id = key.len == IDENT_ID_TEXT ? str_range(key.ptr + 4, key.ptr + key.len) : key;
+    uint64_t hash = hash_keyed(fixed, id);
+    return hash == 0 ? 1 : hash;
 }
 
 static void add_hint(struct lane *l, const struct outbox_row *o, struct str key)
@@ -392,7 +409,8 @@ static void add_message(struct lane *l, size_t row, const struct outbox_row *o)
         add_hint(l, o, key);
     l->message_of[l->messages] = (uint16_t)row;
     l->message[l->messages++] = (struct bus_message){
-        .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body};
+        .topic = event ? str_lit(RELAY_EVENT_TOPIC) : str_lit(RELAY_DEAD_LETTER_TOPIC), .key = key, .body = body,
+        .tag = event ? event_member(body, str_lit("event"), &l->texts) : (struct str){0}, .spread = event ? event_queue(key) : 0};
 }
 
 static void claimed(struct waiter *w, enum reason reason, const void *result)

@@ -19,6 +19,7 @@ struct bus_message {
     struct str key;            /* business key(s): KEYS */
     struct str body;           /* never empty */
     struct str trace;          /* traceparent property; may be empty */
+    struct str tag;            /* TAGS, by which consumers filter; may be empty */
     uint64_t spread;           /* which queue, modulo: equal numbers meet in one queue while the queues stay the same; 0: whichever costs least */
     int64_t deliver_ms;        /* > 0: a timer message; a hint, never a proof */
 };
@@ -51,7 +52,8 @@ struct pull_ask {
 struct pulled {
     int64_t offset;
     struct str unique;         /* UNIQ_KEY: the identity of this copy, fresh per send */
-    struct str key, body, trace;
+    struct str key, body, trace, tag;
+    struct str deployment;     /* the property `deployment`: whose message it is; empty: it does not say */
     int64_t stored_ms;
 };
 /* OK, perhaps with no message · OFFSET_MOVED: the offset is outside [min, max]; nothing is skipped silently. */
@@ -74,8 +76,11 @@ struct bus_ops {
     void (*mirror)(struct bus *, const struct queue *, int64_t next, struct waiter *);        /* → NULL: the group's offset for the broker's own tools */
     struct str (*refusal)(struct bus *);                                                      /* at once; NULL: it has no words of its own */
 };
+/* `deployment`: the identity that every message sent carries (port/ledger.h); it belongs to the ledger. Empty: not known yet, and nothing can be sent
+ * (DEPENDENCY_DOWN). NULL: messages carry none; for tools and tests that have no ledger. */
 struct bus {
     const struct bus_ops *ops;
+    const char *deployment;
 };
 
 static inline void bus_create(struct bus *b, const struct str *t, size_t n, struct str g, int32_t q, struct waiter *w) { b->ops->create(b, t, n, g, q, w); }

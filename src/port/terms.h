@@ -116,6 +116,7 @@ struct create_order {
     int64_t created_ms;
     uint8_t epoch;
     struct str trace;          /* trace_id, or empty */
+    uint64_t mark;             /* keyed hash of all of the above (core/message.h); 0: none */
 };
 
 /* An order as the ledger holds it. */

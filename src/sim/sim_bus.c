@@ -161,6 +161,7 @@ static void create(struct bus *b, const struct str *topics, size_t count, struct
 /* ---- send ---- */
 
 struct send_copy {
+    const struct bus *bus;
     const struct bus_message *messages;
     size_t count;
 };
@@ -176,7 +177,7 @@ static struct str fresh_unique(struct sim_bus_world *w)
 /* Where a message goes that may go anywhere: by chance, or, where nothing is left to it, in turn. */
 static uint64_t any_queue(struct sim_bus_world *w) { return w->chance ? random_next(w->chance) >> 32 : w->sent; }
 
-static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m)
+static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m, struct str deployment)
 {
     struct sim_topic *t = sim_map_get(&w->topics, m->topic);
     int64_t now_ms = clock_now_ms(w->clock);
@@ -184,7 +185,8 @@ static enum reason send_one(struct sim_bus_world *w, const struct bus_message *m
         return REASON_ENGINE_REFUSED;
     struct sim_queue *q = &t->queues[(m->spread > 0 ? m->spread : any_queue(w)) % (uint64_t)t->count];
     struct sim_message kept = {.unique = fresh_unique(w), .key = sim_text(&w->ground, m->key), .body = sim_text(&w->ground, m->body),
-                               .trace = sim_text(&w->ground, m->trace), .stored_ms = now_ms};
+                               .trace = sim_text(&w->ground, m->trace), .tag = sim_text(&w->ground, m->tag),
+                               .deployment = sim_text(&w->ground, deployment), .stored_ms = now_ms};
     bool held = w->hold_permille > 0 && random_below(w->chance, 1000) < w->hold_permille;
     int64_t second_ms = held ? now_ms + w->hold_ms : m->deliver_ms / 1000 * 1000;    /* as RocketMQ: a timer may ring up to a second early */
     if (second_ms <= now_ms) {
@@ -212,10 +214,13 @@ static bool act_send(struct sim_call *c)
     const struct send_copy *ask = c->ask;
     if (away(c))
         return true;
+    const char *deployment = ask->bus->deployment;
+    if (deployment && deployment[0] == 0)
+        return sim_call_answer(c, REASON_DEPENDENCY_DOWN, NULL);
     enum reason *verdicts = sim_array(&c->ground, enum reason, ask->count);
     size_t refused = 0;
     for (size_t i = 0; i < ask->count; i++) {
-        verdicts[i] = send_one(world_of(c), &ask->messages[i]);
+        verdicts[i] = send_one(world_of(c), &ask->messages[i], deployment ? str_of(deployment) : (struct str){0});
         refused += verdicts[i] == REASON_ENGINE_REFUSED;
     }
     if (refused == ask->count && refused > 0)
@@ -228,7 +233,7 @@ static bool act_send(struct sim_call *c)
 static void send(struct bus *b, const struct bus_message *asked, size_t count, struct waiter *w)
 {
     check(count <= BUS_BATCH_MAX);
-    struct sim_call *c = call_new(b, w, act_send, &(struct send_copy){.count = count}, sizeof(struct send_copy));
+    struct sim_call *c = call_new(b, w, act_send, &(struct send_copy){.bus = b, .count = count}, sizeof(struct send_copy));
     struct bus_message *messages = sim_call_copy(c, asked, count * sizeof *asked);
     for (size_t i = 0; i < count; i++) {
         check(messages[i].body.len > 0);
@@ -236,6 +241,7 @@ static void send(struct bus *b, const struct bus_message *asked, size_t count, s
         sim_call_text(c, &messages[i].key);
         sim_call_text(c, &messages[i].body);
         sim_call_text(c, &messages[i].trace);
+        sim_call_text(c, &messages[i].tag);
     }
     ((struct send_copy *)c->ask)->messages = messages;
     sim_call_go(c, 0);
@@ -337,7 +343,7 @@ static bool answer_pull(struct sim_call *c, struct sim_queue *q)
         const struct sim_message *m = &q->messages[next];
         if (!m->lost)
             messages[count++] = (struct pulled){.offset = next, .unique = m->unique, .key = m->key, .body = m->body, .trace = m->trace,
-                                                .stored_ms = m->stored_ms};
+                                                .tag = m->tag, .deployment = m->deployment, .stored_ms = m->stored_ms};
     }
     struct pulled_answer *answer = sim_new(&c->ground, struct pulled_answer);
     *answer = (struct pulled_answer){.messages = messages, .count = count, .next = next, .min = q->min, .max = max, .link = link_of(c)};

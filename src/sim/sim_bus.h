@@ -9,7 +9,7 @@
 #define SIM_QUEUES_MAX 64            /* of a topic */
 
 struct sim_message {
-    struct str unique, key, body, trace;
+    struct str unique, key, body, trace, tag, deployment;
     int64_t stored_ms;
     bool lost;                       /* a hole */
 };

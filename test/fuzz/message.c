@@ -48,7 +48,7 @@ static void again(const struct create_order *m)
     check(buf_ok(&b) && message_read(buf_str(&b), &a, &back) == REASON_OK);
     check(str_eq(back.message, m->message) && str_eq(back.request, m->request) && str_eq(back.reservation, m->reservation) && str_eq(back.trace, m->trace));
     check(str_eq(back.activity, m->activity) && str_eq(back.sku, m->sku) && str_eq(back.user, m->user) && back.created_ms == m->created_ms);
-    check(back.token.unit == m->token.unit && back.token.generation == m->token.generation && back.epoch == m->epoch);
+    check(back.token.unit == m->token.unit && back.token.generation == m->token.generation && back.epoch == m->epoch && back.mark == m->mark);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

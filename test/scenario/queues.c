@@ -69,6 +69,7 @@ static struct str message_text(struct ident ident, size_t i, struct str user, st
     struct create_order m = message_of((struct bucket){str_lit(ACTIVITY), 1, 0}, user, &e, (struct str){0}, &ids);
     if (message.len > 0)
         m.message = message;
+    message_seal(&keys, &m);
     struct buf b = buf_fixed(memory, 800);
     message_write(&b, &m);
     return buf_str(&b);
@@ -115,6 +116,7 @@ static void reader_open_for(struct reader *r, size_t i, size_t queues)
     struct order_options o = order_options_default();
     snprintf(r->name, sizeof r->name, "reader-%zu", i);
     o.owner = str_of(r->name);
+    o.keys = &keys;
     o.queues = queues, o.batch = 16, o.per_queue = 8, o.look_ms = 300;    /* small, so that more goes on at once */
     sim_watch_init(&r->watch, &time_);
     sim_bus_open(&r->bus, &broker, &r->watch.clock);

@@ -105,6 +105,7 @@ static struct road *road_open(int64_t stock, uint8_t buckets, uint64_t seed)
     struct relay_options relay = relay_options_default();
     struct janitor_options janitor = janitor_options_default();
     order.owner = str_lit("consumer-1");
+    order.keys = &r->keys;
     assert_true(desk_init(&r->desk, &r->sim.store.store, &r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, desk_options_default()));
     r->order = order_new(&r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &order);
     r->relay = relay_new(&r->sim.store.store, &r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &r->keys, &relay);
@@ -443,6 +444,7 @@ static void consumer_dies(struct road *r)
     pass(r, 300);
     order_free(r->order);
     options.owner = str_lit("consumer-2");
+    options.keys = &r->keys;
     r->order = order_new(&r->sim.bus.bus, &r->sim.ledger.ledger, &r->clock.clock, &r->random.random, &options);
     order_start(r->order);
     pass(r, 10000);

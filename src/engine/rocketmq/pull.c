@@ -131,7 +131,8 @@ static bool take_messages(struct queue_op *q, struct str body)
             spoiled(q, &m);
         q->messages[q->pulled.count++] = (struct pulled){
             .offset = m.offset, .unique = property_find(m.properties, "UNIQ_KEY"), .key = property_find(m.properties, "KEYS"),
-            .body = m.intact ? m.body : (struct str){0}, .trace = property_find(m.properties, "traceparent"), .stored_ms = m.stored_ms};
+            .body = m.intact ? m.body : (struct str){0}, .trace = property_find(m.properties, "traceparent"),
+            .tag = property_find(m.properties, "TAGS"), .deployment = property_find(m.properties, "deployment"), .stored_ms = m.stored_ms};
         q->pulled.next = m.offset + 1;
     }
     return step != STORED_BAD;
@@ -154,7 +155,8 @@ static bool keep_part(struct queue_op *q, struct str body, size_t from)
     for (size_t i = from; i < q->pulled.count; i++) {
         struct pulled *m = &q->messages[i];
         ptrdiff_t by = copy - body.ptr;
-        moved(&m->unique, by), moved(&m->key, by), moved(&m->body, by), moved(&m->trace, by);
+        moved(&m->unique, by), moved(&m->key, by), moved(&m->body, by), moved(&m->trace, by), moved(&m->tag, by);
+        moved(&m->deployment, by);
     }
     return true;
 }

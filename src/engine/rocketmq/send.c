@@ -533,11 +533,15 @@ static bool write_item(struct rocketmq *e, const struct bus_message *m)
 {
     char memory[PROPERTIES_MAX], unique[32], digits[20];
     struct buf properties = buf_fixed(memory, sizeof memory), due = buf_fixed(digits, sizeof digits);
-    if (m->body.len == 0 || m->body.len > ITEM_BYTES_MAX - PROPERTIES_MAX || !property_fits(m->key) || !property_fits(m->trace))
+    if (m->body.len == 0 || m->body.len > ITEM_BYTES_MAX - PROPERTIES_MAX || !property_fits(m->key) || !property_fits(m->trace) ||
+        !property_fits(m->tag))
         return false;
     property_add(&properties, "KEYS", m->key);
     property_add(&properties, "UNIQ_KEY", unique_key(e, unique));
+    property_add(&properties, "TAGS", m->tag);
     property_add(&properties, "traceparent", m->trace);
+    if (e->bus.deployment)
+        property_add(&properties, "deployment", str_of(e->bus.deployment));
     if (m->deliver_ms > 0) {
         buf_add_i64(&due, m->deliver_ms);
         property_add(&properties, "TIMER_DELIVER_MS", buf_str(&due));
@@ -582,9 +586,10 @@ void rocketmq_send(struct bus *bus, const struct bus_message *messages, size_t c
     check(count > 0 && count <= BUS_BATCH_MAX);
     struct sending *s = sending_new(e, count);
     bool full = e->closing || e->open_items + count > e->in_flight;
+    bool nameless = bus->deployment && bus->deployment[0] == 0;
     slot_arm(&s->slot, w);
     for (uint32_t i = 0; i < count; i++) {
-        enum reason refused = full ? REASON_OVERLOADED : take_up(e, s, i, &messages[i]);
+        enum reason refused = nameless ? REASON_DEPENDENCY_DOWN : full ? REASON_OVERLOADED : take_up(e, s, i, &messages[i]);
         s->verdicts[i] = refused;
         s->states[i] = refused == REASON_OK ? WAITING : SETTLED;
     }

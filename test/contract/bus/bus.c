@@ -95,7 +95,7 @@ static void send_text(const struct topic *t, const char *key, const char *body)
 
 struct copy {
     int64_t offset, stored_ms;
-    char unique[80], key[80], trace[80], body[1024];
+    char unique[80], key[80], trace[80], tag[80], deployment[80], body[1024];
     size_t body_len;
 };
 struct catch {
@@ -127,6 +127,8 @@ static void keep_pulled(struct seen *s, const void *result)
         copy_text(to->unique, sizeof to->unique, m->unique);
         copy_text(to->key, sizeof to->key, m->key);
         copy_text(to->trace, sizeof to->trace, m->trace);
+        copy_text(to->tag, sizeof to->tag, m->tag);
+        copy_text(to->deployment, sizeof to->deployment, m->deployment);
         copy_text(to->body, sizeof to->body, m->body);
         to->body_len = m->body.len;
     }
@@ -191,7 +193,7 @@ static void what_is_sent_can_be_pulled(void **state)
     static const char binary[] = "zero \0 one \1 two \2 high \xff\xfe\x80 \xe4\xb8\xad\xe6\x96\x87 end";
     struct str trace = str_lit("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     topic_new(&t, 1);
-    struct bus_message m = {.topic = t.name, .key = str_lit("rsv_1"), .body = {binary, sizeof binary - 1}, .trace = trace};
+    struct bus_message m = {.topic = t.name, .key = str_lit("rsv_1"), .body = {binary, sizeof binary - 1}, .trace = trace, .tag = str_lit("PAID")};
     send_good(&m, 1);
     pull_all(&c, &t.queues[0], 0, 1);
     assert_int_equal(c.messages[0].offset, 0);
@@ -199,10 +201,33 @@ static void what_is_sent_can_be_pulled(void **state)
     assert_int_equal(c.messages[0].body_len, sizeof binary - 1);
     assert_memory_equal(c.messages[0].body, binary, sizeof binary - 1);
     assert_true(str_eq(str_of(c.messages[0].trace), trace));
+    assert_string_equal(c.messages[0].tag, "PAID");
+    assert_string_equal(c.messages[0].deployment, "");
     assert_true(c.messages[0].unique[0] != 0);
     assert_true(c.messages[0].stored_ms > 0);
     assert_int_equal(c.next, 1);
     assert_true(c.min == 0 && c.max == 1 && c.link > 0);
+}
+
+/* A message carries the identity of the deployment that sent it; before that is known nothing is sent. */
+static void message_carries_its_deployment(void **state)
+{
+    (void)state;
+    char identity[33] = "";
+    struct topic t;
+    struct catch c = {.count = 0};
+    topic_new(&t, 1);
+    world->bus->deployment = identity;
+    struct bus_message m = {.topic = t.name, .key = str_lit("k"), .body = str_lit("b")};
+    struct seen s = SEEN();
+    bus_send(world->bus, &m, 1, &s.waiter);
+    assert_int_equal(seen_await(world, &s), REASON_DEPENDENCY_DOWN);
+    strcpy(identity, "0123456789abcdef0123456789abcdef");
+    send_text(&t, "k", "b");
+    world->bus->deployment = NULL;
+    assert_int_equal(pull(&c, &t.queues[0], 0, 10, 0), REASON_OK);
+    assert_int_equal(c.count, 1);
+    assert_string_equal(c.messages[0].deployment, identity);
 }
 
 static void the_same_message_twice_is_two_messages(void **state)
@@ -476,6 +501,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creating_may_be_repeated),
         cmocka_unit_test(what_is_sent_can_be_pulled),
+        cmocka_unit_test(message_carries_its_deployment),
         cmocka_unit_test(the_same_message_twice_is_two_messages),
         cmocka_unit_test(a_full_batch_arrives_whole),
         cmocka_unit_test(an_empty_queue_answers_at_once_that_it_is_empty),

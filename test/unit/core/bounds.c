@@ -435,6 +435,7 @@ static void messages(size_t n)
         struct message_ids ids;
         struct create_order m = message_of((struct bucket){str_lit("act"), 1, 0}, str_lit("user"), &e, (struct str){0}, &ids);
         struct buf b = buf_fixed(bodies[i], sizeof bodies[i]);
+        message_seal(&k.keys, &m);
         message_write(&b, &m);
         snprintf(uniques[i], sizeof uniques[i], "U%04zu", i);
         k.messages[i] = (struct pulled){.offset = (int64_t)i, .unique = str_of(uniques[i]), .key = str_lit("key"), .body = buf_str(&b), .stored_ms = clock_now_ms(&k.clock.clock)};
@@ -466,6 +467,7 @@ static void batches_of_orders(void **state)
     messages(200);
     struct order_options options = order_options_default();
     options.owner = str_lit("me");
+    options.keys = &k.keys;
     options.queues = 2, options.batch = 16, options.per_queue = 32;
     struct order_desk *d = order_new(&k.bus, &k.ledger, &k.clock.clock, &k.random.random, &options);
     assert_non_null(d);

@@ -261,6 +261,10 @@ static void send(struct bus *b, const struct bus_message *m, size_t n, struct wa
     struct flight *f;
     check(n >= 1 && n <= BUS_BATCH_MAX && m[0].body.len > 0);
     k->last_sent = n;
+    for (size_t i = 0; i < n && i < countof(k->tags); i++) {
+        snprintf(k->tags[i], sizeof k->tags[i], STR_FMT, STR_ARG(m[i].tag));
+        k->spreads[i] = m[i].spread;
+    }
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         bytes += m[i].body.len;

@@ -96,6 +96,8 @@ struct fake {
     struct reserve_ask last_reserve;
     struct ident last_ident;
     size_t last_sent, sent;
+    char tags[16][32];             /* of the first messages of the last send … */
+    uint64_t spreads[16];          /* … and the queue that each asked for */
     uint32_t last_hold_ms;         /* of a claim */
     size_t claimed_most, body_bytes_most;    /* rows of one claim; bytes of bodies of one send */
     char user[64];

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 
 #include "check.h"
 #include "hash.h"
@@ -103,6 +104,45 @@ static void what_is_written_is_read_back(void **state)
     assert_true(str_eq(buf_str(&b), str_lit("{\"schema_version\":1," KNOWN "}")));    /* the bytes on the wire, for ever */
     assert_int_equal(reading(buf_str(&b), &back), REASON_OK);
     is_the_message(&back);
+}
+
+static void message_mark_covers_every_member(void **state)
+{
+    (void)state;
+    struct ident_keys old = ident_keys_from(str_lit("the first secret"), (struct str){0}, str_lit("users"));
+    struct ident_keys both = ident_keys_from(str_lit("the second secret"), str_lit("the first secret"), str_lit("users"));
+    struct ident_keys next = ident_keys_from(str_lit("the second secret"), (struct str){0}, str_lit("users"));
+    char rsv[IDENT_ID_TEXT], msg[IDENT_ID_TEXT], text[1024];
+    struct ident id = ident_make(&old, (struct ident_fields){1796083200000, 4, 1, 3}, 77);
+    ident_write(id, IDENT_RESERVATION, rsv);
+    ident_write(id, IDENT_MESSAGE, msg);
+    struct create_order m = {.schema_version = 1, .message = {msg, sizeof msg}, .reservation = {rsv, sizeof rsv}, .request = str_lit("req"), .activity = str_lit("act"),
+                             .sku = str_lit("sku"), .user = str_lit("user"), .token = {42, 7}, .created_ms = 1796083200123, .epoch = 3, .trace = str_lit("t")}, back;
+    message_seal(&old, &m);
+    struct buf b = buf_fixed(text, sizeof text);
+    message_write(&b, &m);
+    assert_int_equal(reading(buf_str(&b), &back), REASON_OK);
+    assert_true(back.mark == m.mark && message_genuine(&old, &back) && message_genuine(&both, &back) && !message_genuine(&next, &back));
+    struct create_order wrong[10];
+    for (size_t i = 0; i < countof(wrong); i++)
+        wrong[i] = m;
+    wrong[0].request = str_lit("reqa"), wrong[0].activity = str_lit("ct");    /* the same letters, another border */
+    wrong[1].sku = str_lit("sk2");
+    wrong[2].user = str_lit("use");
+    wrong[3].token.unit++;
+    wrong[4].token.generation++;
+    wrong[5].created_ms++;
+    wrong[6].epoch++;
+    wrong[7].trace = (struct str){0};
+    wrong[8].mark++;
+    wrong[9].schema_version++;
+    for (size_t i = 0; i < countof(wrong); i++)
+        assert_false(message_genuine(&both, &wrong[i]));
+    static const char *const marks[] = {"", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "0123456789abcdeg"};
+    for (size_t i = 0; i < countof(marks); i++) {
+        snprintf(text, sizeof text, "{\"schema_version\":1," KNOWN ",\"mark\":\"%s\"}", marks[i]);
+        assert_int_equal(reading(str_of(text), &back), REASON_MESSAGE_UNREADABLE);
+    }
 }
 
 static void a_newer_writer_may_add_members(void **state)
@@ -230,7 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_read), cmocka_unit_test(anything_else_is_refused), cmocka_unit_test(a_fingerprint_stays_the_same),
-        cmocka_unit_test(what_is_written_is_read_back), cmocka_unit_test(a_newer_writer_may_add_members),
+        cmocka_unit_test(what_is_written_is_read_back), cmocka_unit_test(message_mark_covers_every_member), cmocka_unit_test(a_newer_writer_may_add_members),
         cmocka_unit_test(a_newer_schema_is_kept_for_a_newer_reader), cmocka_unit_test(what_cannot_be_read_is_said_so),
         cmocka_unit_test(moves_of_reservations), cmocka_unit_test(moves_of_orders), cmocka_unit_test(moves_of_activities),
         cmocka_unit_test(every_reason_has_a_fate)};

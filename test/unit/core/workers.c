@@ -38,6 +38,7 @@ static void good_message(size_t i)
     struct message_ids ids;
     struct create_order m = message_of((struct bucket){str_lit("act"), 1, 0}, str_lit("user"), &e, (struct str){0}, &ids);
     struct buf b = buf_fixed(bodies[i], sizeof bodies[i]);
+    message_seal(&k.keys, &m);
     message_write(&b, &m);
     message(i, buf_str(&b));
 }
@@ -54,6 +55,7 @@ static struct order_desk *consumer(void)
 {
     struct order_options options = order_options_default();
     options.owner = str_lit("me");
+    options.keys = &k.keys;
     options.queues = 2;
     struct order_desk *d = order_new(&k.bus, &k.ledger, &k.clock.clock, &k.random.random, &options);
     assert_non_null(d);
@@ -138,6 +140,41 @@ static void the_one_that_can_never_be_taken_is_parked(void **state)
         assert_int_equal(k.queue_next, 37);
         stop(d);
     }
+}
+
+/* Anybody who reaches the broker can write a message. One whose id or content was not made with our keys becomes no order. */
+static void forged_message_is_parked(void **state)
+{
+    static char forged[5][600];
+    (void)state;
+    fake_init(&k);
+    messages(8, 0);
+    for (size_t i = 0; i < countof(forged); i++) {
+        struct ident_keys other = ident_keys_from(str_lit("a secret of somebody else"), (struct str){0}, str_lit("users"));
+        struct entry e = fake_entry(&k, str_lit("user"), RESERVATION_RESERVED, 0);
+        struct message_ids ids;
+        if (i == 0)
+            e.ident = ident_make(&other, ident_read(e.ident), 7);
+        struct create_order m = message_of((struct bucket){str_lit("act"), 1, 0}, str_lit("user"), &e, (struct str){0}, &ids);
+        message_seal(i == 1 ? &other : &k.keys, &m);    /* 0: a made-up id; 1: a mark of other keys */
+        if (i == 2)
+            m.mark = 0;                                 /* none at all */
+        if (i == 3)
+            m.user = str_lit("thief");                  /* a mark of another content */
+        if (i == 4)
+            m.token.unit++;
+        struct buf b = buf_fixed(forged[i], sizeof forged[i]);
+        message_write(&b, &m);
+        message(i + 2, buf_str(&b));
+    }
+    struct order_desk *d = consumer();
+    fake_pass(&k, 1000);
+    assert_int_equal(k.placed, 3);
+    assert_int_equal(k.parked, countof(forged));
+    for (size_t i = 0; i < countof(forged); i++)
+        assert_int_equal(k.parked_why[i], REASON_MESSAGE_FORGED);
+    assert_int_equal(k.queue_next, 8);
+    stop(d);
 }
 
 static void what_cannot_be_read_is_parked_in_its_turn(void **state)
@@ -330,6 +367,39 @@ static void rows_are_carried_where_they_belong(void **state)
     uint64_t hash = user_hash(&k.keys, str_lit("user"));
     assert_int_equal(k.last_settle.bucket.number, user_bucket(hash, 2));
     assert_int_equal(k.last_settle.user_hash, hash);
+    relay_close(r);
+}
+
+static void event_carries_its_tag_and_follows_its_order(void **state)
+{
+    static const struct {
+        enum outbox_kind kind;
+        const char *key, *body, *tag;
+    } events[] = {
+        {OUTBOX_EVENT, "ord_00041061050R3GG28A1C60T3QZ", "{\"event\":\"ORDER_CREATED\",\"order_id\":\"ord_x\"}", "ORDER_CREATED"},
+        {OUTBOX_EVENT, "ord_00041061050R3GG28A1C60T3QZ", "{\"event\":\"PAID\"}", "PAID"},
+        {OUTBOX_REFUND, "ord_00041061050R3GG28A1C60T3QZ", "{\"event\":\"REFUND_REQUESTED\"}", "REFUND_REQUESTED"},
+        {OUTBOX_EVENT, "rsv_00041061050R3GG28A1C60T3QZ", "{\"event_id\":\"E\",\"event\":\"RESERVATION_RELEASED\"}", "RESERVATION_RELEASED"},
+        {OUTBOX_EVENT, "ord_00041061050R3GG28A1C60T3Q0", "{\"event\":\"PAID\"}", "PAID"},
+        {OUTBOX_DEAD_LETTER, "msg_00041061050R3GG28A1C60T3QZ", "{\"event\":\"PAID\"}", ""}};
+    (void)state;
+    fake_init(&k);
+    rows();
+    k.row_count = countof(events);
+    for (size_t i = 0; i < countof(events); i++) {
+        k.rows[i].kind = events[i].kind;
+        k.rows[i].topic_key = str_of(events[i].key);
+        k.rows[i].body = str_of(events[i].body);
+    }
+    struct relay *r = relay_open();
+    fake_pass(&k, 100);
+    assert_int_equal(k.sent, countof(events));
+    for (size_t i = 0; i < countof(events); i++)
+        assert_string_equal(k.tags[i], events[i].tag);
+    for (size_t i = 1; i < 4; i++)
+        assert_true(k.spreads[i] == k.spreads[0] && k.spreads[i] != 0);    /* all of one order, and of the reservation that it came from */
+    assert_true(k.spreads[4] != k.spreads[0] && k.spreads[4] != 0);
+    assert_int_equal(k.spreads[5], 0);
     relay_close(r);
 }
 
@@ -1267,7 +1337,7 @@ int main(void)
     log_level_set(LEVEL_FATAL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_placed_and_the_offset_is_behind_it), cmocka_unit_test(consumer_reports_when_its_queue_was_read), cmocka_unit_test(the_one_that_can_never_be_taken_is_parked),
-        cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
+        cmocka_unit_test(forged_message_is_parked), cmocka_unit_test(event_carries_its_tag_and_follows_its_order), cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
         cmocka_unit_test(another_queue_is_read_from_its_beginning), cmocka_unit_test(a_new_link_is_not_believed_before_the_queue_is_known),
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
