@@ -369,6 +369,10 @@ static void begin_record(uint32_t n)
 static void ask_record(struct waiter *w) { ledger_record(cut, &(struct record_ask){{str_of(activity), 1, 0}, str_lit("life")}, w); }
 static bool is_recorded(void) { return count("select count(*) from seckill.bucket where activity_id = '%s' and incarnation = 'life'", activity) == 1; }
 
+static void begin_prove(uint32_t n) { (void)n; clear("delete from seckill.readiness_probe"); }
+static void ask_prove(struct waiter *w) { ledger_prove(cut, 7, w); }
+static bool is_proved(void) { return count("select count(*) from seckill.readiness_probe where slot = 7") == 1; }
+
 static const struct cut_call calls[] = {
     {"place", fresh, ask_place, has_order, NULL, one_order},
     {"place with an offset", begin_batch, ask_batch, has_batch, batch_again, one_order},
@@ -394,6 +398,7 @@ static const struct cut_call calls[] = {
     {"overdue", NULL, ask_overdue, NULL, NULL, NULL},
     {"reviews", NULL, ask_reviews, NULL, NULL, NULL},
     {"story", NULL, ask_story, NULL, NULL, NULL},
+    {"prove", begin_prove, ask_prove, is_proved, NULL, NULL},
 };
 
 /* ---- the database ------------------------------------------------------------------------------------------------------------------------------ */

@@ -227,6 +227,8 @@ static void ask_open(struct waiter *w)
 
 static enum reason first_verdict(const void *result) { return ((const struct batch_result *)result)->verdicts[0]; }
 
+static void ask_prove(struct waiter *w) { store_prove(cut, w); }
+
 static const struct cut_call calls[] = {
     {"reserve", begin_reserve, ask_reserve, has_entry, reserve_again, one_entry},
     {"settle", begin_settle, ask_settle, is_ordered, NULL, one_entry, first_verdict},
@@ -238,6 +240,7 @@ static const struct cut_call calls[] = {
     {"holdings", NULL, ask_holdings, NULL, NULL, NULL},
     {"close", begin_close, ask_close, is_closed, NULL, NULL},
     {"open", begin_open, ask_open, is_open, NULL, NULL},
+    {"prove", NULL, ask_prove, NULL, NULL, NULL},
 };
 
 /* ---- */
