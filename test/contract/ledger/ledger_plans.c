@@ -64,6 +64,7 @@ struct probe {
 #define PAID(order, payment) "SELECT array_agg('w' || k), array_agg(sha256(convert_to(k::text, 'UTF8'))), array_agg('x'::bytea), array_agg('rsv_%A_' || k * 1500), array_agg(" payment "), " \
     "array_agg(" order "), array_agg('SUCCESS'::text), array_agg(100), array_agg('CNY'::text), array_agg('card'::text), array_agg(1796083200000) FROM generate_series(1, 64) k"
 #define RESOLVE(review, decision) "SELECT " review ", '" decision "', 'me', 'why', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
+#define LOST(after_ms) "SELECT 'plans-lost', 'rsv_lost', '%A', 'S', 'u9000', 1, 1796083200000, " after_ms
 #define CALM "UPDATE outbox SET heals = NULL WHERE activity_id = '%A' AND heals;"
 #define HEAL "SELECT '%A', 1, 3, 'life/1', 'life', 500"
 #define WALK(step, user, unit) "INSERT INTO recovery_walk (activity_id, epoch, lap, step, after_user, after_unit) VALUES ('%A', 1, 7, " step ", '" user "', " unit "); " \
@@ -77,7 +78,7 @@ static const struct probe probes[] = {
     {CALL_release, "64 new", 10000, NULL, RELEASED("'rsv_rel' || k", FREE " + k", "'v' || k")},
     {CALL_release, "64 that stand", 8000, NULL, RELEASED("'rsv_%A_' || k * 1500", FIRST " + k * 1500", "'u' || k * 1500")},
     {CALL_park, "a message", 200, NULL, MESSAGE},
-    {CALL_lease, "16 queues", 600, NULL, "SELECT 'plans', 'me', array_agg('b'::text), array_agg('t'::text), array_agg(k), array_agg(0) FROM generate_series(0, 15) k"},
+    {CALL_lease, "16 queues", 600, NULL, "SELECT 'plans', 'me', array_agg('b'::text), array_agg('t'::text), array_agg(k), array_agg(0), array_agg(1796083200000) FROM generate_series(0, 15) k"},
     {CALL_claim, "256", 12000, NULL, "SELECT 256, 10000"},
     {CALL_claim, "256 after many orders", 12000, "INSERT INTO outbox (key, kind, activity_id, generation, reservations) SELECT 'ORDERS:x', 'ORDERS', '%A', 64, "
         "array_agg('rsv_%A_' || k * 1500) FROM generate_series(1, 64) k", "SELECT 256, 10000"},
@@ -88,6 +89,13 @@ static const struct probe probes[] = {
     {CALL_look, "a released request", 80, NULL, "SELECT 'REQUEST', 'q_gone9000', '%A', 'u_gone9000'"},
     {CALL_look, "an unknown request", 80, NULL, "SELECT 'REQUEST', 'q_none', '%A', 'u_none'"},
     {CALL_look, "an order", 80, NULL, "SELECT 'ORDER', 'ord_%A_9000', '', 'u9000'"},
+    {CALL_decided, "256", 3000, NULL, "SELECT array_agg('rsv_%A_' || k * 300) FROM generate_series(1, 256) k"},
+    {CALL_backlog, "of a recovered sale", 200, "UPDATE bucket SET begun_at = now() WHERE activity_id = '%A'", "SELECT 'plans', '%A'"},
+    {CALL_release_lost, "asked for first", 200, NULL, LOST("0")},
+    {CALL_release_lost, "decided", 600, "INSERT INTO lost_question VALUES ('%A', 'u9000', 'rsv_lost', now() - interval '1 hour'); "
+        "INSERT INTO consumer_offset (consumer_group, broker, topic, queue, next, caught_up_at) VALUES ('plans-lost', 'b', 't', 0, 0, now())", LOST("0")},
+    {CALL_release_lost, "of a verdict that stands", 100, NULL, "SELECT 'plans-lost', 'rsv_%A_9000', '%A', 'S', 'u9000', 1, 1796083200000, 0"},
+    {CALL_prove, "a small write", 100, NULL, "SELECT 3"},
     {CALL_activity_create, "a new one", 2000, NULL, "SELECT 'fresh', 'title', 4, 1000, 4000000000000, 900, false, '{S}', '{100}', '{1}', '{CNY}', 'me', 'why'"},
     {CALL_activity_move, "one step", 200, NULL, "SELECT '%A', 'WARM', 0, 'me', 'why'"},
     {CALL_units, "1000 of all", 20000, NULL, "SELECT '%A', " FIRST " + 1000, -1, false, 1000"},
