@@ -82,7 +82,7 @@ target_stop() { stop_spawned; }
 target_reserved() {
   redis-cli -p "${BENCH_REDIS##*:}" --raw eval 'local n, c = 0, "0"
     repeat local r = redis.call("SCAN", c, "MATCH", "sk:*:users", "COUNT", 1000); c = r[1]
-      for _, key in ipairs(r[2]) do n = n + redis.call("HLEN", key) end until c == "0"
+      for _, key in ipairs(r[2]) do n = n + redis.call("HLEN", key) - 1 end until c == "0"
     return n' 0
 }
 # Every message has been confirmed once as many are as there are reservations.

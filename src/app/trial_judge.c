@@ -437,9 +437,12 @@ bool trial_judge_quiet(struct trial *t)
 static void counted(struct conservation *c) { c->activity = (struct str){0}; }
 static bool count_ended(void *c) { return ((struct conservation *)c)->activity.len == 0; }
 
-/* Nobody who lived could know that Redis had gone back: no bucket was closed, and what was forgotten comes back by the auditor, in its time. */
+/* Units come back by the auditor, in its time: nobody who lived could know that Redis had gone back, so that no bucket was closed; or entries were lost, and nobody
+ * names the units that they held. */
 static bool unseen(const struct trial *t)
 {
+    if (t->users_lost)
+        return true;
     for (size_t i = 0; i < t->slip_count; i++)
         if (t->slips[i].knowers == 0)
             return true;

@@ -180,6 +180,7 @@ struct trial {
     bool releases;                   /* an operator released something */
     unsigned greed;                  /* percent of buyers who try again under another name after a release */
     uint64_t lost_us;                /* when it last did; 0: never */
+    bool users_lost;                 /* a bucket lost its users: what was undecided there holds units that nobody names */
     bool emptied;                    /* a bucket is gone: that is not healed but rebuilt */
     /* Redis went back under the same name: only who had read it lately can know. Who of the janitors had; those who died before they could see are taken out. */
     struct { uint64_t at_us, knowers; } slips[TRIAL_SLIPS];

@@ -162,6 +162,22 @@ static void forgets(struct trouble *u)
     t->emptied |= t->stock.count < buckets;
 }
 
+static void key_lost(struct trouble *u)
+{
+    static const enum sim_redis_key keys[] = {SIM_KEY_PENDING, SIM_KEY_FREE, SIM_KEY_REST, SIM_KEY_GEN, SIM_KEY_WIN, SIM_KEY_USERS};
+    struct trial *t = u->trial;
+    if (t->stock.count == 0)
+        return;
+    enum sim_redis_key key = keys[(u->chance >> 8) % (t->loses ? 6 : 5)];
+    struct sim_bucket *b = t->stock.all[(u->chance >> 16) % t->stock.count];
+    trial_line(t, "---------  key %u of bucket %u of " STR_FMT, (unsigned)key, b->number, STR_ARG(b->activity));
+    sim_bucket_lose(b, key);
+    if (key == SIM_KEY_USERS) {
+        t->lost_us = t->clock.mono_us;
+        t->users_lost = true;
+    }
+}
+
 static void photographs(struct waiter *w, enum reason reason, const void *result)
 {
     (void)reason, (void)result;
@@ -204,6 +220,7 @@ static void befall(struct trouble *u)
     case TROUBLE_AMNESIA: amnesia(u); return;
     case TROUBLE_RETENTION: retention(u); return;
     case TROUBLE_RELEASE: trial_releasing(t, 1 + u->chance % 12); return;
+    case TROUBLE_KEY_LOST: key_lost(u); return;
     case TROUBLE_RECONNECT: sim_bus_break(&t->bus); return;
     default: forgets(u); return;
     }

@@ -61,9 +61,11 @@ struct janitor {
     struct incarnation_guard guard;
     struct incarnation_asked seen;      /* of the bucket that is visited */
     struct healer healer;
+    struct reindexer reindexer;
     struct warming warming;
     struct catalog_wait refresh;
     bool refreshed;                     /* the ledger was asked again, for this bucket's server is a stranger */
+    bool visited_again;                 /* it was found to have lost a key */
     struct waiter caller, reader;
     uint64_t reader_us, read_before_us; /* when the ledger was last asked how far the queues are read; what the broker had stored before that moment (monotonic) is decided; 0: not known */
     struct alarm tick;
@@ -255,7 +257,7 @@ static void round_end(struct janitor *j)
 
 static void next_bucket(struct janitor *j)
 {
-    j->refreshed = false;
+    j->refreshed = j->visited_again = false;
     if (++j->bucket.number < j->buckets) {
         visit(j);
         return;
@@ -340,7 +342,12 @@ static void bucket_closed(struct incarnation_guard *guard, const struct bucket *
     healer_want(&container_of(guard, struct janitor, guard)->healer, bucket, mark);
 }
 
-/* A closed bucket is healed. One whose server the ledger does not know is closed; but it is the ledger as it is now that must not know him: true, and it
+static void bucket_indexed(struct reindexer *reindexer, const struct bucket *bucket, struct str mark)
+{
+    healer_want(&container_of(reindexer, struct janitor, reindexer)->healer, bucket, mark);
+}
+
+/* A closed bucket is healed; one that lost a key is indexed again before. One whose server the ledger does not know is closed; but it is the ledger as it is now that must not know him: true, and it
  * is being read again. Where no incarnation is recorded, warm has not counted the bucket yet, or it is older than such records. */
 static bool tend(struct janitor *j, const struct activity *a, const struct stock_answer *s)
 {
@@ -348,7 +355,9 @@ static bool tend(struct janitor *j, const struct activity *a, const struct stock
     bool sane = incarnation_answered(&j->guard, a, bucket, j->seen, s->sequence, true);
     if (s->closed) {
         j->closed += a->state != ACTIVITY_CLOSED;    /* one that is over is looked at now and then only */
-        if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/')
+        if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/' && s->lost.len > 0)
+            reindexer_want(&j->reindexer, &j->bucket, s->mark, s->lost);
+        else if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/')
             healer_want(&j->healer, &j->bucket, s->mark);
         else
             incarnation_close(&j->guard, a, bucket);    /* in an earlier life of the server: for this one, anew */
@@ -378,6 +387,11 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
         return;
     if (a && a->state == ACTIVITY_WARM && (reason == REASON_STALE_EPOCH || (reason == REASON_OK && !s->seeded)))
         warming_seen(&j->warming, a);
+    if (reason == REASON_STRUCTURE_LOST && !j->visited_again) {    /* closed by this very call: how, the next one says */
+        j->visited_again = true;
+        visit(j);
+        return;
+    }
     /* A store that was away may come back as another: until then the rounds are short, so that recovery begins as soon as it answers. */
     j->unsettled |= reason != REASON_OK && reason != REASON_STALE_EPOCH;
     if (reason == REASON_STALE_EPOCH && a && a->epoch == j->bucket.epoch)
@@ -456,6 +470,7 @@ static bool parts_init(struct janitor *j, struct ledger *ledger, struct bus *bus
         return false;
     if (!warming_init(&j->warming, j->store, ledger, j->clock, o->warming))
         return false;
+    reindexer_init(&j->reindexer, j->store, j->clock, reindexer_options_default(), bucket_indexed);
     hint_init(&j->hint, bus, j->clock, j->random, o->hint, heard);
     if (!sweep_init(&j->sweep, ledger, j->clock, j->random, o->sweep))
         return false;
@@ -487,6 +502,7 @@ struct janitor *janitor_new(struct store *store, struct bus *bus, struct ledger 
         if (j) {
             incarnation_free(&j->guard);
             healer_free(&j->healer);
+            reindexer_free(&j->reindexer);
             warming_free(&j->warming);
             sweep_free(&j->sweep);
             auditor_free(&j->auditor);
@@ -523,6 +539,7 @@ void janitor_drain(struct janitor *j)
     catalog_stop(&j->catalog);
     sweep_drain(&j->sweep);
     healer_drain(&j->healer);
+    reindexer_drain(&j->reindexer);
     warming_stop(&j->warming);
     auditor_drain(&j->auditor);
     hint_stop(&j->hint);
@@ -530,7 +547,7 @@ void janitor_drain(struct janitor *j)
 
 bool janitor_idle(const struct janitor *j)
 {
-    return j->draining && !j->walking && j->busy == 0 && sweep_idle(&j->sweep) && healer_idle(&j->healer) && incarnation_idle(&j->guard) &&
+    return j->draining && !j->walking && j->busy == 0 && sweep_idle(&j->sweep) && healer_idle(&j->healer) && reindexer_idle(&j->reindexer) && incarnation_idle(&j->guard) &&
            publisher_held(&j->publisher) == 0 && settler_held(&j->settler) == 0;
 }
 
@@ -544,6 +561,7 @@ void janitor_free(struct janitor *j)
     catalog_let_go(&j->refresh);
     incarnation_free(&j->guard);
     healer_free(&j->healer);
+    reindexer_free(&j->reindexer);
     warming_free(&j->warming);
     for (size_t i = 0; i < j->options.jobs; i++)
         verdict_let_go(&j->jobs[i].verdict);

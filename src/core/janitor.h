@@ -10,6 +10,7 @@
 #include "ident.h"
 #include "incarnation.h"
 #include "publish.h"
+#include "reindex.h"
 #include "hint.h"
 #include "settler.h"
 #include "sweep.h"

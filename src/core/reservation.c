@@ -304,6 +304,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         }
         break;
     case REASON_BUCKET_CLOSED:
+    case REASON_STRUCTURE_LOST:
         closed(t);
         return;
     case REASON_ASK_LEDGER:

@@ -4,7 +4,8 @@
  * Manners: waiter.h. Every call may be repeated with the same key. A reason of fate UNKNOWN means that the script may have
  * run. One call is one atom per bucket; a batch is one atom per item at least. Reasons that any call may end with, beside its
  * own: TIMED_OUT, LINK_LOST, ENGINE_FAULT (unknown); ENGINE_BUSY, DEPENDENCY_DOWN, OVERLOADED (not done: the engine is
- * loading, read-only, full, not connected, or our own queue is full); STALE_EPOCH (the bucket lives in another epoch, or not at all). */
+ * loading, read-only, full, not connected, or our own queue is full); STALE_EPOCH (the bucket lives in another epoch, or not at all); STRUCTURE_LOST (a part of
+ * the bucket is missing: it is closed, see reindex). */
 #pragma once
 #include "terms.h"
 #include "waiter.h"
@@ -113,6 +114,7 @@ struct stock_answer {
     uint64_t sequence, restocks, pending;
     struct str incarnation;         /* of the Redis server that answered */
     struct str mark;                /* with closed: which closing it is */
+    struct str lost;                /* with closed: names of its keys that were lost, where it must be indexed again (reindex) before it is recovered; else empty */
     const struct stock_sku *skus;
     size_t sku_count;
     uint32_t filter_bits;           /* probe i (0 … WINNER_PROBES-1) is bit (h1 + i·(h2|1)) mod filter_bits; h1, h2: low and high half of user_hash */
@@ -162,6 +164,22 @@ struct open_answer {
     int64_t closed_ms;              /* how long it was closed; 0 where UNCHANGED */
 };
 
+/* ---- reindex: a bucket that lost one of its keys is made fit to be recovered ----------------------------------------------- */
+
+/* A deleted or evicted key is found by the next call that needs it, at the latest by stock: it ends with STRUCTURE_LOST, and the bucket is closed from then
+ * on. Before its recovery counts, what follows from the entries of its users is derived from them anew, slice by slice. */
+struct reindex_ask {
+    struct bucket bucket;
+    struct str mark;                /* that it is closed under */
+    struct str cursor;              /* empty: from the beginning */
+};
+/* OK: one slice is done · UNCHANGED: it is not closed under this mark, or has lost nothing that was not indexed since. */
+struct reindex_answer {
+    uint64_t sequence;
+    struct str cursor;              /* empty: that was the last slice … */
+    struct str mark;                /* … and it is closed under this new mark now */
+};
+
 /* ---- holdings: name every unit the bucket holds, slice by slice (conservation, audit) ------------------------------------ */
 
 enum holding { HOLDING_FREE, HOLDING_RESTING, HOLDING_MOVING, HOLDING_RESERVED };
@@ -201,6 +219,7 @@ struct store_ops {
     void (*holdings)(struct store *, const struct holdings_ask *, struct waiter *);                /* → struct holdings_answer */
     void (*close)(struct store *, const struct close_ask *, struct waiter *);                      /* → struct close_answer    */
     void (*open)(struct store *, const struct open_ask *, struct waiter *);                        /* → struct open_answer     */
+    void (*reindex)(struct store *, const struct reindex_ask *, struct waiter *);                  /* → struct reindex_answer  */
     struct str (*incarnation)(struct store *, const struct bucket *);                              /* at once; see below       */
     void (*prove)(struct store *, struct waiter *);                                                /* → NULL                   */
     struct str (*refusal)(struct store *);                                                         /* at once; NULL: it has no words of its own */
@@ -220,6 +239,7 @@ static inline void store_install(struct store *s, const struct install_ask *a, s
 static inline void store_holdings(struct store *s, const struct holdings_ask *a, struct waiter *w) { s->ops->holdings(s, a, w); }
 static inline void store_close(struct store *s, const struct close_ask *a, struct waiter *w) { s->ops->close(s, a, w); }
 static inline void store_open(struct store *s, const struct open_ask *a, struct waiter *w) { s->ops->open(s, a, w); }
+static inline void store_reindex(struct store *s, const struct reindex_ask *a, struct waiter *w) { s->ops->reindex(s, a, w); }
 static inline void store_prove(struct store *s, struct waiter *w) { s->ops->prove(s, w); }
 /* What the server said when it last refused something, in its own words; empty: nothing yet. Valid until the caller returns to the loop. */
 static inline struct str store_refusal(struct store *s) { return s->ops->refusal ? s->ops->refusal(s) : (struct str){0}; }

@@ -2,6 +2,7 @@
  * sim_bucket.c: the rules of a bucket. Each validates first and writes last, as the scripts do. */
 #include "sim_bucket.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the shelves --------------------------------------------------------------------------------------------------------- */
@@ -75,6 +76,20 @@ void sim_bucket_ripen(struct sim_bucket *b, int64_t now_ms)
         ripen(b, &b->shelves[i], now_ms);
 }
 
+bool sim_bucket_finds_lost(struct sim_bucket *b, unsigned keys, int64_t now_ms)
+{
+    unsigned found = b->missing & keys & ~b->lost;
+    if (!found)
+        return false;
+    b->lost |= found;
+    b->indexed[0] = 0;
+    if (!b->mark[0]) {
+        snprintf(b->mark, sizeof b->mark, "%s/%lld-%u", b->here, (long long)now_ms, ++b->losses);
+        b->closed_ms = now_ms;
+    }
+    return true;
+}
+
 static void filter_add(struct sim_bucket *b, uint64_t user_hash)
 {
     uint32_t h1 = (uint32_t)user_hash, h2 = (uint32_t)(user_hash >> 32) | 1;
@@ -132,7 +147,7 @@ static void turn_at(struct sim_bucket *b, struct sim_record *r, int64_t turn_ms)
 
 static void opened(struct sim_bucket *b, struct sim_record *r, int64_t now_ms)
 {
-    if (r->undecided++ == 0 || r->turn_ms > (uint64_t)now_ms + 1000)
+    if (r->undecided++ == 0 || r->place == 0 || r->turn_ms > (uint64_t)now_ms + 1000)
         turn_at(b, r, now_ms + 1000);
 }
 
@@ -201,6 +216,7 @@ static void copy_units(struct sim_bucket *b, const struct sim_bucket *from)
         struct sim_copy *c = copy_of(b, old->token.unit, old->sku);
         c->token = old->token;
         c->highest = old->highest;
+        c->held = old->held;
         if (old->where == SIM_FREE)
             put_free(b, c);
         else if (old->where == SIM_RESTING)
@@ -223,9 +239,10 @@ struct sim_bucket *sim_bucket_copy(const struct sim_bucket *from)
     check(b != NULL);
     *b = (struct sim_bucket){.epoch = from->epoch, .number = from->number, .state = from->state, .version = from->version,
                              .starts_ms = from->starts_ms, .ends_ms = from->ends_ms, .opens_ms = from->opens_ms, .seeded = from->seeded,
-                             .closed_ms = from->closed_ms, .sequence = from->sequence, .restocks = from->restocks, .shelf_count = from->shelf_count,
+                             .closed_ms = from->closed_ms, .missing = from->missing, .lost = from->lost, .losses = from->losses, .sequence = from->sequence, .restocks = from->restocks, .shelf_count = from->shelf_count,
                              .filter_bits = from->filter_bits};
     memcpy(b->mark, from->mark, sizeof b->mark);
+    memcpy(b->indexed, from->indexed, sizeof b->indexed);
     b->activity = sim_text(&b->ground, from->activity);
     b->shelves = sim_array(&b->ground, struct sim_shelf, b->shelf_count);
     for (size_t i = 0; i < b->shelf_count; i++) {
@@ -239,7 +256,7 @@ struct sim_bucket *sim_bucket_copy(const struct sim_bucket *from)
         struct sim_record *r = record_of(b, from->records[i]->user);
         copy_entries(b, r, from->records[i]->newest);
         r->undecided = from->records[i]->undecided;
-        if (r->undecided > 0)
+        if (from->records[i]->place != 0)
             turn_at(b, r, (int64_t)from->records[i]->turn_ms);
     }
     return b;
@@ -344,15 +361,78 @@ enum reason sim_bucket_close(struct sim_bucket *b, const struct close_ask *ask, 
 
 enum reason sim_bucket_open(struct sim_bucket *b, const struct open_ask *ask, struct str here, int64_t now_ms, int64_t *closed_ms)
 {
-    bool opens = b->mark[0] && str_eq(str_of(b->mark), ask->mark) && closed_for(b, here);
+    bool fit = !b->lost || strcmp(b->indexed, b->mark) == 0;
+    bool opens = fit && b->mark[0] && str_eq(str_of(b->mark), ask->mark) && closed_for(b, here);
     b->sequence++;
     *closed_ms = opens && now_ms > b->closed_ms ? now_ms - b->closed_ms : 0;
     if (!opens)
         return REASON_UNCHANGED;
-    b->mark[0] = 0;
+    b->mark[0] = b->indexed[0] = 0;
+    b->lost = 0;
+    for (size_t i = 0; i < b->copy_count; i++)
+        b->copies[i]->held = false;
     b->seeded = true;
     if (b->opens_ms < now_ms + SIM_REST_MS)
         b->opens_ms = now_ms + SIM_REST_MS;
+    return REASON_OK;
+}
+
+/* ---- a key that is lost ---------------------------------------------------------------------------------------------------- */
+
+void sim_bucket_lose(struct sim_bucket *b, enum sim_redis_key key)
+{
+    b->missing |= key;
+    for (size_t i = 0; i < b->record_count; i++) {
+        struct sim_record *r = b->records[i];
+        if (key == SIM_KEY_USERS || key == SIM_KEY_PENDING)
+            heap_remove(&b->turns, &r->place);
+        if (key != SIM_KEY_USERS)
+            continue;
+        r->newest = NULL;
+        r->undecided = 0;
+    }
+    for (size_t i = 0; i < b->copy_count; i++) {
+        struct sim_copy *c = b->copies[i];
+        if ((key == SIM_KEY_FREE && c->where == SIM_FREE) || (key == SIM_KEY_REST && c->where == SIM_RESTING))
+            take_off(b, c);
+        if (key == SIM_KEY_GEN)
+            c->highest = 0;
+    }
+    if (key == SIM_KEY_WIN)
+        memset(b->filter, 0, b->filter_bits / 8);
+}
+
+static void hold(struct sim_bucket *b, const struct sim_entry *e)
+{
+    size_t shelf = shelf_of(b, e->entry.sku);
+    if (shelf == b->shelf_count || !on_shelf(&b->shelves[shelf], e->entry.token.unit))
+        return;
+    struct sim_copy *c = copy_of(b, e->entry.token.unit, shelf);
+    c->held |= c->highest <= e->entry.token.generation;
+    if (c->highest < e->entry.token.generation)
+        c->highest = e->entry.token.generation;
+}
+
+enum reason sim_bucket_reindex(struct sim_bucket *b, const struct reindex_ask *ask, struct str mark, int64_t now_ms)
+{
+    b->sequence++;
+    if (!b->lost || !b->mark[0] || !str_eq(str_of(b->mark), ask->mark) || strcmp(b->indexed, b->mark) == 0)
+        return REASON_UNCHANGED;
+    for (size_t i = 0; i < b->record_count; i++) {
+        struct sim_record *r = b->records[i];
+        for (const struct sim_entry *e = r->newest; e; e = e->older)
+            if (undecided(e))
+                hold(b, e);
+        if (r->undecided > 0 && r->place == 0)
+            turn_at(b, r, now_ms);
+    }
+    if (b->lost & SIM_KEY_WIN)
+        memset(b->filter, 0xff, b->filter_bits / 8);
+    b->missing = 0;
+    check(mark.len < sizeof b->mark);
+    memset(b->mark, 0, sizeof b->mark);
+    memcpy(b->mark, mark.ptr, mark.len);
+    memcpy(b->indexed, b->mark, sizeof b->indexed);
     return REASON_OK;
 }
 
@@ -398,6 +478,8 @@ static struct entry take_unit(struct sim_bucket *b, const struct reserve_ask *as
 enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *ask, int64_t now_ms, struct reserve_answer *answer)
 {
     *answer = (struct reserve_answer){.sequence = ++b->sequence, .now_ms = now_ms, .starts_ms = b->starts_ms};
+    if (b->missing & SIM_KEY_USERS)
+        return REASON_STRUCTURE_LOST;
     struct known k = recall(sim_bucket_user(b, ask->user), ask);
     enum reason reason = replayed(&k, answer);
     if (reason != REASON_OK)
@@ -417,6 +499,8 @@ enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *a
     struct sim_shelf *shelf = &b->shelves[at];
     ripen(b, shelf, now_ms);
     const struct heap_item *first = heap_first(&shelf->free);
+    if (b->missing & (first ? SIM_KEY_FREE : SIM_KEY_FREE | SIM_KEY_REST | SIM_KEY_GEN))
+        return REASON_STRUCTURE_LOST;
     if (!first) {
         shelf->wanted = true;
         return REASON_BUCKET_EMPTY;
@@ -456,6 +540,7 @@ static void withdraw(struct sim_bucket *b, struct token token, size_t shelf)
     struct sim_copy *c = copy_of(b, token.unit, shelf);
     if (c->where != SIM_ABSENT && c->token.generation <= token.generation)
         take_off(b, c);
+    c->held |= b->lost && c->highest <= token.generation;
     if (c->highest < token.generation)
         c->highest = token.generation;
 }
@@ -493,6 +578,8 @@ static enum reason settle_verdict(struct sim_bucket *b, const struct settle_ask 
 {
     bool released = ask->to == RESERVATION_RELEASED;
     size_t shelf = shelf_of(b, ask->sku);
+    unsigned lost = b->lost;
+    sim_bucket_finds_lost(b, SIM_KEY_GEN, now_ms);
     if (shelf == b->shelf_count || (ask->superseded_by.len > 0 && shelf_of(b, ask->superseded_sku) == b->shelf_count))
         return REASON_UNKNOWN_ACTIVITY;
     struct sim_record *r = record_of(b, ask->user);
@@ -509,7 +596,7 @@ static enum reason settle_verdict(struct sim_bucket *b, const struct settle_ask 
     }
     if (ask->superseded_by.len > 0)
         show_instead(b, r, ask, now_ms);
-    if (ask->user_hash != 0 && (!e || ask->superseded_by.len > 0))
+    if (ask->user_hash != 0 && (!e || ask->superseded_by.len > 0 || lost))
         filter_add(b, ask->user_hash);
     if (!released)
         withdraw(b, ask->token, shelf);    /* told again it does so again: the bucket may have forgotten in between */
@@ -520,6 +607,7 @@ static enum reason settle_verdict(struct sim_bucket *b, const struct settle_ask 
 enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms)
 {
     b->sequence++;
+    sim_bucket_finds_lost(b, SIM_KEY_USERS, now_ms);
     if (reservation_state_terminal(ask->to))
         return settle_verdict(b, ask, now_ms);
     struct sim_record *r = sim_bucket_user(b, ask->user);
@@ -539,7 +627,12 @@ enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *a
     if (shelf == b->shelf_count || !on_shelf(&b->shelves[shelf], ask->token.unit))
         return REASON_UNKNOWN_ACTIVITY;
     struct sim_copy *c = copy_of(b, ask->token.unit, shelf);
-    if (ask->token.generation <= c->highest)
+    sim_bucket_finds_lost(b, SIM_KEY_GEN, now_ms);
+    bool lost = b->lost & (SIM_KEY_FREE | SIM_KEY_REST | SIM_KEY_GEN);
+    if (lost && strcmp(b->indexed, b->mark) != 0)
+        return REASON_STRUCTURE_LOST;
+    bool missing = lost && !(b->lost & SIM_KEY_USERS) && !c->held;    /* its copy may have been in what is lost */
+    if (ask->token.generation <= c->highest && (ask->token.generation < c->highest || !missing))
         return REASON_UNCHANGED;
     take_off(b, c);
     c->token = ask->token;

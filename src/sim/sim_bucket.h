@@ -9,6 +9,9 @@
 #define SIM_REST_MS 300          /* a unit that came back is sold again after that long */
 #define SIM_TOMBSTONES 4         /* RELEASED entries a user's record keeps */
 
+/* The keys of a bucket that may be lost, as Redis keeps them; of free, rest and gen those of every SKU at once. */
+enum sim_redis_key { SIM_KEY_USERS = 1, SIM_KEY_PENDING = 2, SIM_KEY_FREE = 4, SIM_KEY_REST = 8, SIM_KEY_GEN = 16, SIM_KEY_WIN = 32, SIM_KEYS_ALL = 63 };
+
 /* A unit as this bucket knows it: at most one copy that may be sold, and the highest generation ever seen. */
 struct sim_copy {
     struct token token;          /* of the copy; generation of the last one where it is ABSENT */
@@ -16,6 +19,7 @@ struct sim_copy {
     uint32_t highest;
     size_t sku;
     size_t place;                /* in the SKU's free or resting heap */
+    bool held;                   /* while a key is lost: somebody has it, so no copy of it is missing */
 };
 struct sim_shelf {               /* one SKU */
     struct str sku;
@@ -46,6 +50,10 @@ struct sim_bucket {
     bool seeded;
     char mark[MARK_TEXT];                /* of its closing; empty: it is open */
     int64_t closed_ms;                   /* since when */
+    unsigned missing, lost;              /* of enum sim_redis_key: without its guard; found to be so */
+    char indexed[MARK_TEXT];             /* the mark under which the last slice of a reindex closed it */
+    char here[INCARNATION_TEXT];         /* who the server is, as of this call */
+    unsigned losses;
     uint64_t sequence, restocks;
     struct sim_shelf *shelves;
     size_t shelf_count;
@@ -74,6 +82,12 @@ enum reason sim_bucket_reserve(struct sim_bucket *b, const struct reserve_ask *a
 /* `here`: the incarnation of the server; `mark`: what a new closing is called. */
 enum reason sim_bucket_close(struct sim_bucket *b, const struct close_ask *ask, struct str here, struct str mark, int64_t now_ms);
 enum reason sim_bucket_open(struct sim_bucket *b, const struct open_ask *ask, struct str here, int64_t now_ms, int64_t *closed_ms);
+/* The key is deleted with all it holds. */
+void sim_bucket_lose(struct sim_bucket *b, enum sim_redis_key key);
+/* Whether one of those keys is found missing that was not known to be: the bucket is closed. */
+bool sim_bucket_finds_lost(struct sim_bucket *b, unsigned keys, int64_t now_ms);
+/* All slices at once; `mark`: what it is closed under afterwards. */
+enum reason sim_bucket_reindex(struct sim_bucket *b, const struct reindex_ask *ask, struct str mark, int64_t now_ms);
 enum reason sim_bucket_settle(struct sim_bucket *b, const struct settle_ask *ask, int64_t now_ms);
 enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *ask, int64_t now_ms);
 struct sim_record *sim_bucket_user(struct sim_bucket *b, struct str user);    /* NULL: nothing known */

@@ -143,12 +143,21 @@ static bool arrives(struct sim_call *c)
     return !gone && !away;
 }
 
+/* The bucket, which knows what server it is in; NULL: there is none. */
+static struct sim_bucket *bucket_here(struct sim_store_world *w, struct bucket name)
+{
+    struct sim_bucket *b = sim_store_bucket(w, name);
+    if (b)
+        memcpy(b->here, w->incarnation, sizeof b->here);
+    return b;
+}
+
 /* The bucket, or an answer that says why not. */
 static struct sim_bucket *enter(struct sim_call *c, struct bucket name)
 {
     if (!arrives(c))
         return NULL;
-    struct sim_bucket *b = sim_store_bucket(door(c)->world, name);
+    struct sim_bucket *b = bucket_here(door(c)->world, name);
     if (!b)
         sim_call_answer(c, REASON_STALE_EPOCH, NULL);
     return b;
@@ -203,7 +212,7 @@ static bool act_settle(struct sim_call *c)
     if (!arrives(c))
         return true;
     for (size_t i = 0; i < batch->count; i++) {
-        struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
+        struct sim_bucket *b = bucket_here(door(c)->world, asks[i].bucket);
         verdicts[i] = b ? sim_bucket_settle(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
     }
     return answer_batch(c, verdicts, batch->count);
@@ -232,7 +241,7 @@ static bool act_restock(struct sim_call *c)
     if (!arrives(c))
         return true;
     for (size_t i = 0; i < batch->count; i++) {
-        struct sim_bucket *b = sim_store_bucket(door(c)->world, asks[i].bucket);
+        struct sim_bucket *b = bucket_here(door(c)->world, asks[i].bucket);
         verdicts[i] = b ? sim_bucket_restock(b, &asks[i], now_of(c)) : REASON_STALE_EPOCH;
     }
     return answer_batch(c, verdicts, batch->count);
@@ -257,6 +266,8 @@ static bool act_look(struct sim_call *c)
     struct sim_bucket *b = enter(c, ask->bucket);
     if (!b)
         return true;
+    if (b->missing & SIM_KEY_USERS)
+        return sim_call_answer(c, REASON_STRUCTURE_LOST, NULL);
     struct sim_record *r = sim_bucket_user(b, ask->user);
     size_t count = 0, at = 0;
     for (struct sim_entry *e = r ? r->newest : NULL; e; e = e->older)
@@ -286,6 +297,8 @@ static bool act_due(struct sim_call *c)
         return true;
     struct sim_record *users[DUE_MAX];
     size_t user_count = 0, entry_count = 0, at = 0;
+    if (sim_bucket_finds_lost(b, SIM_KEY_PENDING, now_of(c)))
+        return sim_call_answer(c, REASON_STRUCTURE_LOST, NULL);
     b->sequence++;
     while (user_count < ask->limit) {
         struct sim_record *r = sim_bucket_due(b, now_of(c), random_next(&door(c)->world->chance.random));
@@ -319,6 +332,8 @@ static bool act_stock(struct sim_call *c)
     struct sim_bucket *b = enter(c, ask->bucket);
     if (!b)
         return true;
+    if (sim_bucket_finds_lost(b, SIM_KEYS_ALL, now_of(c)))
+        return sim_call_answer(c, REASON_STRUCTURE_LOST, NULL);
     sim_bucket_ripen(b, now_of(c));
     struct stock_sku *skus = sim_array(&c->ground, struct stock_sku, b->shelf_count);
     for (size_t i = 0; i < b->shelf_count; i++)
@@ -329,6 +344,8 @@ static bool act_stock(struct sim_call *c)
         .state = b->state, .version = b->version, .seeded = b->seeded, .closed = b->mark[0] != 0, .mark = sim_text(&c->ground, str_of(b->mark)), .sequence = ++b->sequence,
         .restocks = b->restocks, .pending = b->turns.count, .incarnation = says_who(c),
         .skus = skus, .sku_count = b->shelf_count, .filter_bits = b->filter_bits, .now_ms = now_of(c)};
+    if (b->lost && strcmp(b->indexed, b->mark) != 0)
+        answer->lost = str_lit("some");
     if (ask->with_filter)
         answer->filter = sim_text(&c->ground, sim_bytes(b->filter, b->filter_bits / 8));
     return sim_call_answer(c, REASON_OK, answer);
@@ -483,6 +500,31 @@ static void open_bucket(struct store *s, const struct open_ask *asked, struct wa
     sim_call_go(c, 0);
 }
 
+static bool act_reindex(struct sim_call *c)
+{
+    const struct reindex_ask *ask = c->ask;
+    struct sim_store_world *w = door(c)->world;
+    struct sim_bucket *b = enter(c, ask->bucket);
+    if (!b)
+        return true;
+    char mark[MARK_TEXT];
+    snprintf(mark, sizeof mark, "%s/%u", w->incarnation, ++w->closings);
+    struct reindex_answer *answer = sim_new(&c->ground, struct reindex_answer);
+    enum reason reason = sim_bucket_reindex(b, ask, str_of(mark), now_of(c));
+    *answer = (struct reindex_answer){.sequence = b->sequence, .mark = sim_text(&c->ground, str_of(b->mark))};
+    return sim_call_answer(c, reason, answer);
+}
+
+static void reindex(struct store *s, const struct reindex_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(s, w, act_reindex, asked, sizeof *asked);
+    struct reindex_ask *ask = c->ask;
+    sim_call_text(c, &ask->bucket.activity);
+    sim_call_text(c, &ask->mark);
+    sim_call_text(c, &ask->cursor);
+    sim_call_go(c, 0);
+}
+
 static struct str incarnation(struct store *store, const struct bucket *bucket)
 {
     struct sim_store *s = container_of(store, struct sim_store, store);
@@ -503,7 +545,7 @@ static void prove(struct store *s, struct waiter *w)
 
 static const struct store_ops ops = {.name = "memory", .reserve = reserve, .settle = settle, .restock = restock, .look = look,
                                      .due = due, .stock = stock, .install = install, .holdings = holdings, .close = close_bucket,
-                                     .open = open_bucket, .incarnation = incarnation, .prove = prove};
+                                     .open = open_bucket, .reindex = reindex, .incarnation = incarnation, .prove = prove};
 
 void sim_store_open(struct sim_store *s, struct sim_store_world *w, struct clock *clock)
 {

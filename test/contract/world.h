@@ -20,6 +20,8 @@ struct world {
     /* Lets the world go on until done(arg), or until budget_ms of its own time have passed: false. */
     bool (*run)(struct world *, bool (*done)(void *arg), void *arg, uint32_t budget_ms);
     void (*close)(struct world *);
+    /* Deletes a key of a bucket: "pending", "free:SKU"; the memory world those of every SKU at once. NULL: this world has no store. */
+    void (*lose)(struct world *, const struct bucket *, const char *key);
 };
 
 /* A fresh, empty world: an activity name, a topic, a schema that nobody else uses. Text made unique by `salt` where the test needs names. */

@@ -30,6 +30,18 @@ static void close_memory(struct world *w)
     free(m);
 }
 
+static void lose(struct world *w, const struct bucket *bucket, const char *key)
+{
+    static const struct { const char *name; enum sim_redis_key key; } keys[] = {
+        {"users", SIM_KEY_USERS}, {"pending", SIM_KEY_PENDING}, {"free:", SIM_KEY_FREE}, {"rest:", SIM_KEY_REST}, {"gen:", SIM_KEY_GEN}, {"win", SIM_KEY_WIN}};
+    struct memory *m = container_of(w, struct memory, world);
+    struct sim_bucket *b = sim_store_bucket(&m->engines.stock, *bucket);
+    check(b != NULL);
+    for (size_t i = 0; i < countof(keys); i++)
+        if (strncmp(key, keys[i].name, strlen(keys[i].name)) == 0)
+            sim_bucket_lose(b, keys[i].key);
+}
+
 struct world *world_open(void)
 {
     struct memory *m = calloc(1, sizeof *m);
@@ -39,6 +51,6 @@ struct world *world_open(void)
     sim_engines_open(&m->engines, &m->clock.clock, 42);
     sim_engines_weather(&m->engines, (struct sim_weather){.ask_us = 30, .answer_us = 30, .jitter_us = 40, .random = &m->random.random});
     m->world = (struct world){.name = "memory", .store = &m->engines.store.store, .bus = &m->engines.bus.bus, .ledger = &m->engines.ledger.ledger,
-                              .clock = &m->clock.clock, .random = &m->random.random, .run = run, .close = close_memory};
+                              .clock = &m->clock.clock, .random = &m->random.random, .run = run, .close = close_memory, .lose = lose};
     return &m->world;
 }

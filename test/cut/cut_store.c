@@ -225,6 +225,11 @@ static void ask_open(struct waiter *w)
     store_open(cut, &(struct open_ask){bucket(), str_of(asked)}, w);
 }
 
+static void ask_reindex(struct waiter *w)    /* nothing is lost there: UNCHANGED */
+{
+    store_reindex(cut, &(struct reindex_ask){.bucket = bucket(), .mark = str_lit("no such mark")}, w);
+}
+
 static enum reason first_verdict(const void *result) { return ((const struct batch_result *)result)->verdicts[0]; }
 
 static void ask_prove(struct waiter *w) { store_prove(cut, w); }
@@ -241,6 +246,7 @@ static const struct cut_call calls[] = {
     {"close", begin_close, ask_close, is_closed, NULL, NULL},
     {"open", begin_open, ask_open, is_open, NULL, NULL},
     {"prove", NULL, ask_prove, NULL, NULL, NULL},
+    {"reindex", NULL, ask_reindex, NULL, NULL, NULL},
 };
 
 /* ---- */

@@ -90,7 +90,7 @@ def under_way(sale):
 
     def all_in():
         sale.crowd(bodies)
-        return sale.redis("ZCARD", sale.key("flying", "pending")) == CROWD
+        return sale.count(sale.key("flying", "pending")) == CROWD
     until("all are let in", 60, all_in)
     before, units = audits(sale), sale.sql("select unit, generation, status from inventory_token where activity_id = 'flying' order by unit")
     returned = sale.value("select count(*) from audit_log where action = 'unit.return'")
@@ -98,7 +98,7 @@ def under_way(sale):
     until(f"{ROUNDS} rounds", LONG, lambda: audits(sale) >= before + ROUNDS * activities)
     same("the units of the ledger", sale.sql("select unit, generation, status from inventory_token where activity_id = 'flying' order by unit"), units)
     same("units returned", sale.value("select count(*) from audit_log where action = 'unit.return'"), returned)
-    same("reserved in Redis", sale.redis("ZCARD", sale.key("flying", "pending")), CROWD)
+    same("reserved in Redis", sale.count(sale.key("flying", "pending")), CROWD)
     sale.wake()
     until("all are orders", 60, lambda: sale.orders("flying") == CROWD)
     sale.drain()

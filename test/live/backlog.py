@@ -23,7 +23,7 @@ def wait_in_the_broker(sale, activity, units):
     crowd = subprocess.Popen([SECKILL, "rush", "--activity", activity, "--sku", f"sku_{activity}", "--users", str(units), "--retries", "0", "--connections", "64",
                               "--patience", "60"], env=sale.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     sale.extra.append(crowd)
-    until(f"{units} are reserved", 60, lambda: sale.redis("ZCARD", sale.key(activity, "pending")) == units)
+    until(f"{units} are reserved", 60, lambda: sale.count(sale.key(activity, "pending")) == units)
     same("orders while nobody consumes", sale.orders(activity), 0)
     return crowd
 

@@ -163,8 +163,8 @@ def on_sale(sale):
     for activity, epoch, buckets, sku, first in rows:
         for key in (f"sk:{{{activity}:{bucket}}}:{epoch}:" for bucket in range(int(buckets))):
             seen, high = sale.redis("GET", f"{key}gen:{sku}") or b"", pairs(sale.redis("HGETALL", f"{key}high:{sku}"))
-            yield from pairs(sale.redis("ZRANGE", f"{key}free:{sku}", 0, -1, "WITHSCORES")).items()
-            yield from ((u, high.get(u) or seen[u - int(first)]) for u in map(int, sale.redis("ZRANGE", f"{key}rest:{sku}", 0, -1)))
+            yield from pairs(sale.redis("ZRANGEBYSCORE", f"{key}free:{sku}", "-inf", "(+inf", "WITHSCORES")).items()
+            yield from ((u, high.get(u) or seen[u - int(first)]) for u in map(int, sale.redis("ZRANGEBYSCORE", f"{key}rest:{sku}", "-inf", "(+inf")))
 
 
 def pairs(flat):
@@ -172,7 +172,7 @@ def pairs(flat):
 
 
 def undecided(sale):
-    return sum(sale.redis("ZCARD", key) for key in sale.redis("KEYS", "sk:*:pending"))
+    return sum(sale.count(key) for key in sale.redis("KEYS", "sk:*:pending"))
 
 
 # ---- the stage

@@ -131,6 +131,42 @@ def planned_restart(sale):
     sale.proved(name, 21)
 
 
+def key_deleted(sale):
+    """A key of a bucket is deleted: the bucket closes, is indexed and told again, and opens by itself; what is undecided stays known, and nobody hears SOLD_OUT"""
+    name = f"deleted_{chance.randrange(10**6)}"
+    sale.activity(name, 30)
+    for i in range(5):
+        sale.ordered(name, f"before{i}")
+    sale.drain()
+
+    def opened():
+        return [line["closed_ms"] for line in said(sale, "bucket_opened") if line["activity_id"] == name]
+    sale.stall("order")    # nothing is decided now
+    waiting = {f"waits{i}": sale.queued(name, f"waits{i}") for i in range(5)}
+    same("pending is deleted", sale.redis("DEL", sale.key(name, "pending")), 1)
+    until("the bucket was recovered", 10, lambda: len(opened()) == 1 and not closed(sale, name))
+    same("who has something undecided", {u.decode() for u in sale.bucket(name)["pending"][::2]}, set(waiting))
+    sale.wake()
+    for user, reservation in waiting.items():
+        same(f"what became of {user}'s reservation", sale.verdict(user, reservation)["status"], "ORDERED")
+    sale.drain()
+    same("the free units are deleted", sale.redis("DEL", sale.key(name, f"free:sku_{name}")), 1)
+
+    def let_in():
+        answer = sale.buy(name, "after")
+        right(f"who buys while the free units are missing: {answer}", answer["code"] in ("QUEUED", "UNCERTAIN", "RESERVATION_PAUSED"))
+        return answer["code"] == "QUEUED"
+    until("the next buyer is let in", 10, let_in)
+    same("how often it was closed", len(opened()), 2)
+    why = {line["error_class"]: line["lost_keys"] for line in said(sale, "bucket_closed") if line["activity_id"] == name}
+    same("why", why, {"STRUCTURE_LOST": f"free:sku_{name}"})
+    for i in range(19):
+        buys(sale, name, f"last{i}")
+    sale.sold_out(name, "late")
+    sale.drain()
+    sale.proved(name, 30)
+
+
 def last_second(sale):
     """Redis on everysec loses its last second: what the ledger has is told again, what nobody has is for sale again"""
     sale.redis("CONFIG", "SET", "appendfsync", "everysec")
@@ -313,7 +349,7 @@ def left_unfinished(sale):
     sale.proved(name, 8)
 
 
-STORIES = [restarted, planned_restart, left_unfinished, gone_back, healers_die, last_second, replica_takes_over]    # the last leaves another Redis in the sale's place
+STORIES = [restarted, planned_restart, key_deleted, left_unfinished, gone_back, healers_die, last_second, replica_takes_over]    # the last leaves another Redis in the sale's place
 
 
 def main():

@@ -363,6 +363,10 @@ class Sale:
     def key(self, activity, name):
         return f"sk:{{{activity}:0}}:1:{name}"
 
+    def count(self, key):
+        """Members of a sorted set of a bucket, without its guard."""
+        return self.redis("ZCOUNT", key, "-inf", "(+inf")
+
     def bucket(self, activity):
         """All that the bucket holds, but for what only counts calls."""
         held = {}
@@ -370,10 +374,10 @@ class Sale:
             kind = self.redis("TYPE", key)
             name = key.decode().rsplit(":1:", 1)[1]
             if kind == b"zset":
-                held[name] = self.redis("ZRANGE", key, 0, -1, "WITHSCORES")
+                held[name] = self.redis("ZRANGEBYSCORE", key, "-inf", "(+inf", "WITHSCORES")    # without its guard (guard.lua)
             elif kind == b"hash":
                 flat = self.redis("HGETALL", key)
-                held[name] = {k: v for k, v in zip(flat[::2], flat[1::2]) if k != b"restocks"}
+                held[name] = {k: v for k, v in zip(flat[::2], flat[1::2]) if k not in (b"restocks", b"#")}
             elif name != "seq":
                 held[name] = self.redis("GET", key)
         return held

@@ -15,8 +15,7 @@ local mark, seen = meta[2] or '', tonumber(ARGV[3])
 local reason = REASON_UNCHANGED
 local ours = sub(mark, 1, #now + 1) == now .. '/'    -- a mark of an earlier life nobody could open any more
 if back or (not ours and (now ~= ARGV[1] or mark ~= '')) then
-  local t = call('TIME')
-  mark = now .. '/' .. t[1] .. format('%06d', tonumber(t[2]))
+  mark = new_mark()
   call('HSET', KEYS[1], 'closed', mark)
   reason = REASON_OK
 end

@@ -2,12 +2,16 @@
 -- due.lua: users with a reservation without a verdict whose turn it is to be looked at; their next turn is put forward.
 --
 --   ARGV   how many users at most (≤ 64), jitter ms
---   gives  {OK, sequence, now ms, names of the SKUs, users waiting, then for each: user, his entries}; {STALE_EPOCH} alone
+--   gives  {OK, sequence, now ms, names of the SKUs, users waiting, then for each: user, his entries}; {STALE_EPOCH} alone;
+--          {STRUCTURE_LOST} alone: pending was lost, and the bucket is closed now
 --
 -- Turns come 1, 2, 4, 8, 15 s after the user's youngest undecided reservation, then every 15 s.
 local names = call('HGET', KEYS[1], 'skus')
 if not names then
   return {REASON_STALE_EPOCH}
+end
+if not call('ZSCORE', base .. 'pending', GUARD) and lose('pending') then
+  return {REASON_STRUCTURE_LOST}
 end
 local now, jitter = now_ms(), tonumber(ARGV[2])
 
@@ -49,7 +53,7 @@ for _, user in ipairs(users) do
     call('ZREM', base .. 'pending', user)
   end
 end
-local answer = {REASON_OK, call('INCR', base .. 'seq'), now, names, call('ZCARD', base .. 'pending')}
+local answer = {REASON_OK, call('INCR', base .. 'seq'), now, names, call('ZCOUNT', base .. 'pending', '-inf', '(+inf')}
 for i = 1, #found do
   answer[5 + i] = found[i]
 end

@@ -17,6 +17,7 @@ local call, sub, byte, char, format, pack, unpack_at = redis.call, string.sub, s
 
 local base = sub(KEYS[1], 1, -5)
 local LAW = '>BI6I6I6I4'
+local GUARD = '#'         -- a member of each key that must not be missing (guard.lua): neither a user nor a unit
 local TOMBSTONES = 4    -- of a user; an older request_id is asked of the ledger
 local REST_MS = 300     -- a unit that came back is counted but not sold: longer than anybody may say SOLD_OUT by himself
 

@@ -33,14 +33,21 @@ if scanned[1] == '0' then
     answer[2], answer[3] = what == 'free' and 'rest' or 'users', 0
   end
 end
+local held = {}
+for i = 1, #scanned[2], 2 do
+  if scanned[2][i] ~= GUARD then
+    held[#held + 1] = scanned[2][i]
+    held[#held + 1] = scanned[2][i + 1]
+  end
+end
 if what == 'rest' then
   local sku = skus[which + 1]
   local first = unpack_at('>I6', call('HGET', KEYS[1], 'sku:' .. sku), 3)
-  for i = 1, #scanned[2], 2 do
-    scanned[2][i + 1] = tostring(highest_seen(sku, scanned[2][i], tonumber(scanned[2][i]) - first))
+  for i = 1, #held, 2 do
+    held[i + 1] = tostring(highest_seen(sku, held[i], tonumber(held[i]) - first))
   end
 end
-for i, value in ipairs(scanned[2]) do
+for i, value in ipairs(held) do
   answer[5 + i] = value
 end
 return answer

@@ -25,11 +25,13 @@ if not meta[1] then
   call('HSET', KEYS[1], 'law', pack(LAW, state, starts, ends, 0, tonumber(ARGV[6])), 'version', version, 'restocks', '0', 'skus', ARGV[7])
   for a = 8, #ARGV, 3 do
     call('HSET', KEYS[1], 'sku:' .. ARGV[a], ARGV[a + 1])
-    if ARGV[a + 2] ~= '0' then
-      call('SETRANGE', base .. 'gen:' .. ARGV[a], format('%d', tonumber(ARGV[a + 2]) - 1), '\0')
-    end
+    call('SETRANGE', base .. 'gen:' .. ARGV[a], ARGV[a + 2], '\1')    -- one byte beyond the units: the guard
+    call('ZADD', base .. 'free:' .. ARGV[a], '+inf', GUARD)
+    call('ZADD', base .. 'rest:' .. ARGV[a], '+inf', GUARD)
   end
-  call('SETBIT', base .. 'win', format('%d', tonumber(ARGV[6]) - 1), '0')
+  call('SETBIT', base .. 'win', ARGV[6], '1')    -- one bit beyond the filter's
+  call('HSET', base .. 'users', GUARD, '')
+  call('ZADD', base .. 'pending', '+inf', GUARD)
   reason = REASON_OK
 elseif above(version, meta[2]) then
   local was, _, was_ends, opens, bits = unpack_at(LAW, meta[1])

@@ -4,3 +4,9 @@ local function incarnation()
   local info = call('INFO', 'server', 'replication')
   return sub(string.match(info, 'run_id:(%x+)'), 1, 20) .. '-' .. sub(string.match(info, 'master_replid:(%x+)'), 1, 20)
 end
+
+-- The mark of a closing that begins now: the incarnation and this moment, so that no two are alike.
+local function new_mark()
+  local t = call('TIME')
+  return incarnation() .. '/' .. t[1] .. format('%06d', tonumber(t[2]))
+end

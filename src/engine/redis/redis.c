@@ -76,6 +76,7 @@ PLAIN(redis_stock, stock)
 PLAIN(redis_install, install)
 PLAIN(redis_close_bucket, close)
 PLAIN(redis_open_bucket, open)
+PLAIN(redis_reindex, reindex)
 #undef PLAIN
 
 static void redis_prove(struct store *store, struct waiter *w)
@@ -103,6 +104,7 @@ union answer {
     struct holdings_answer holdings;
     struct close_answer close;
     struct open_answer open;
+    struct reindex_answer reindex;
 };
 
 static enum reason read_answer(struct redis_store *r, const struct redis_call *c, const redisReply *reply, union answer *out)
@@ -119,6 +121,7 @@ static enum reason read_answer(struct redis_store *r, const struct redis_call *c
     case REDIS_SCRIPT_holdings: return redis_reply_holdings(reply, text, c->which, arena, &out->holdings);
     case REDIS_SCRIPT_close: return redis_reply_close(reply, &out->close);
     case REDIS_SCRIPT_open: return redis_reply_open(reply, &out->open);
+    case REDIS_SCRIPT_reindex: return redis_reply_reindex(reply, &out->reindex);
     case REDIS_SCRIPT_settle:
     case REDIS_SCRIPT_restock:    /* never here: redis_batch_part_ended */
     case REDIS_SCRIPT_COUNT: break;
@@ -130,7 +133,7 @@ static bool brings_result(const struct redis_call *c, enum reason reason)
 {
     if (reason == REASON_ENGINE_FAULT || reason == REASON_STALE_EPOCH || c->script == REDIS_SCRIPT_install || c->script == REDIS_SCRIPT_prove)
         return false;
-    return c->script == REDIS_SCRIPT_reserve || c->script == REDIS_SCRIPT_close || c->script == REDIS_SCRIPT_open || reason == REASON_OK;
+    return c->script == REDIS_SCRIPT_reserve || c->script == REDIS_SCRIPT_close || c->script == REDIS_SCRIPT_open || c->script == REDIS_SCRIPT_reindex || reason == REASON_OK;
 }
 
 /* Answers that name their server: it may have become another under a connection that stands. */
@@ -170,7 +173,7 @@ static void part_ended(void *context, struct redis_command *part, enum reason re
 static const struct store_ops redis_ops = {
     .name = "redis", .reserve = redis_reserve, .settle = redis_settle, .restock = redis_restock, .look = redis_look,
     .due = redis_due, .stock = redis_stock, .install = redis_install, .holdings = redis_holdings,
-    .close = redis_close_bucket, .open = redis_open_bucket, .incarnation = redis_incarnation, .prove = redis_prove,
+    .close = redis_close_bucket, .open = redis_open_bucket, .reindex = redis_reindex, .incarnation = redis_incarnation, .prove = redis_prove,
     .refusal = redis_refusal,
 };
 

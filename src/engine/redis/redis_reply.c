@@ -292,7 +292,7 @@ enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, stru
         .sequence = (uint64_t)integer(reply, 1, &fault), .now_ms = integer(reply, 2, &fault), .version = (uint64_t)integer(reply, 4, &fault),
         .seeded = integer(reply, 5, &fault) != 0, .mark = text(reply, 6, &fault), .restocks = (uint64_t)integer(reply, 7, &fault),
         .pending = (uint64_t)integer(reply, 8, &fault), .incarnation = text(reply, 9, &fault), .filter = text(reply, 11, &fault),
-        .sku_count = length(reply) > 12 ? (length(reply) - 12) / 5 : 0};
+        .lost = text(reply, 12, &fault), .sku_count = length(reply) > 13 ? (length(reply) - 13) / 5 : 0};
     if (fault || state < 0 || state >= ACTIVITY_STATE_COUNT || bits <= 0 || bits > UINT32_MAX)
         return REASON_ENGINE_FAULT;
     out->state = (enum activity_state)state;
@@ -301,7 +301,7 @@ enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, stru
     struct stock_sku *skus = out->sku_count > 0 ? arena_array(arena, struct stock_sku, out->sku_count) : NULL;
     if (out->sku_count > 0 && !skus)
         return REASON_ENGINE_FAULT;
-    for (size_t i = 0, at = 12; i < out->sku_count; i++, at += 5)
+    for (size_t i = 0, at = 13; i < out->sku_count; i++, at += 5)
         skus[i] = (struct stock_sku){
             .sku = text(reply, at, &fault), .free = (uint64_t)integer(reply, at + 1, &fault), .resting = (uint64_t)integer(reply, at + 2, &fault),
             .moving = (uint64_t)integer(reply, at + 3, &fault), .wanted = integer(reply, at + 4, &fault) != 0};
@@ -320,6 +320,19 @@ enum reason redis_reply_close(const redisReply *reply, struct close_answer *out)
     out->incarnation = text(reply, 2, &fault);
     out->mark = text(reply, 3, &fault);
     return fault ? REASON_ENGINE_FAULT : reason;
+}
+
+enum reason redis_reply_reindex(const redisReply *reply, struct reindex_answer *out)
+{
+    enum reason reason = redis_reply_reason(reply);
+    *out = (struct reindex_answer){0};
+    if (reason != REASON_OK && reason != REASON_UNCHANGED)
+        return reason;
+    bool fault = false;
+    out->sequence = (uint64_t)integer(reply, 1, &fault);
+    out->cursor = text(reply, 2, &fault);
+    out->mark = text(reply, 3, &fault);
+    return fault || out->mark.len > MARK_TEXT ? REASON_ENGINE_FAULT : reason;
 }
 
 enum reason redis_reply_open(const redisReply *reply, struct open_answer *out)

@@ -119,6 +119,17 @@ bool redis_words_close(struct redis_words *w, const struct close_ask *a)
     return true;
 }
 
+bool redis_words_reindex(struct redis_words *w, const struct reindex_ask *a)
+{
+    uint64_t scan = 0;
+    if (!bucket_fits(&a->bucket) || a->mark.len == 0 || a->mark.len > MARK_TEXT || (a->cursor.len > 0 && !str_to_u64(a->cursor, &scan)))
+        return false;
+    redis_words_begin(w, REDIS_SCRIPT_reindex, &a->bucket);
+    add(w, a->mark);
+    add(w, a->cursor.len > 0 ? a->cursor : str_lit("0"));
+    return true;
+}
+
 bool redis_words_open(struct redis_words *w, const struct open_ask *a)
 {
     if (!bucket_fits(&a->bucket) || a->mark.len == 0 || a->mark.len > MARK_TEXT)

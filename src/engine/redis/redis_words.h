@@ -23,6 +23,7 @@ bool redis_words_due(struct redis_words *w, const struct due_ask *ask, uint32_t 
 bool redis_words_stock(struct redis_words *w, const struct stock_ask *ask);
 bool redis_words_install(struct redis_words *w, const struct install_ask *ask);
 bool redis_words_close(struct redis_words *w, const struct close_ask *ask);
+bool redis_words_reindex(struct redis_words *w, const struct reindex_ask *ask);
 bool redis_words_open(struct redis_words *w, const struct open_ask *ask);
 
 /* What a slice of the holdings is of: the three words of its cursor. */

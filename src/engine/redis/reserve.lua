@@ -5,6 +5,7 @@
 --          + 2 where the ledger was asked about this request_id + 4 where the caller does not trust this server's memory
 --   gives  {reason, sequence, now ms, entry or '', starts ms, 1 where it is a replay}; {STALE_EPOCH} alone
 --
+-- STRUCTURE_LOST: a key that this call needs has lost its guard (guard.lua), as if the bucket were closed; nothing was taken.
 -- The order of the checks is the protocol's (§2): the user's own entries are looked at before anything that could refuse him, so
 -- a winner's retry finds his reservation after the end, in a pause, in a closed bucket. Everything is validated before the first write.
 local user, sku, request, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -22,7 +23,11 @@ local function answer(reason, entry, replayed)
 end
 
 -- What he has: the entry that wins for each question.
-local list = call('HGET', base .. 'users', user) or ''
+local his = call('HMGET', base .. 'users', user, GUARD)
+if not his[2] then
+  return answer(REASON_STRUCTURE_LOST)
+end
+local list = his[1] or ''
 local ordered, undecided, released, elsewhere, standing, nonce_used
 local tombstones, at = 0, 1
 while at <= #list do
@@ -90,17 +95,28 @@ end
 -- A unit: a free one, else one that has rested enough. The pop is the first write; nothing after it can fail.
 local unit, generation
 local popped = call('ZPOPMIN', base .. 'free:' .. sku)
-if popped[1] then
+if not popped[1] then
+  return answer(REASON_STRUCTURE_LOST)
+elseif popped[1] ~= GUARD then
   unit, generation = popped[1], tonumber(popped[2])
 else
-  unit = call('ZRANGEBYSCORE', base .. 'rest:' .. sku, '-inf', format('%d', now), 'LIMIT', '0', '1')[1]
-  if not unit then
+  call('ZADD', base .. 'free:' .. sku, '+inf', GUARD)
+  local first = call('ZRANGE', base .. 'rest:' .. sku, '0', '0', 'WITHSCORES')
+  if not first[1] then
+    return answer(REASON_STRUCTURE_LOST)
+  end
+  if first[1] == GUARD or tonumber(first[2]) > now then
     if call('HEXISTS', KEYS[1], 'wanted:' .. sku) == 0 then
       call('HSET', KEYS[1], 'wanted:' .. sku, '1')
     end
     return answer(REASON_BUCKET_EMPTY)
   end
-  generation = highest_seen(sku, unit, tonumber(unit) - unpack_at('>I6', meta[3], 3))
+  unit = first[1]
+  local first_unit, units = unpack_at('>I6I6', meta[3], 3)
+  if call('STRLEN', base .. 'gen:' .. sku) ~= units + 1 then
+    return answer(REASON_STRUCTURE_LOST)
+  end
+  generation = highest_seen(sku, unit, tonumber(unit) - first_unit)
   call('ZREM', base .. 'rest:' .. sku, unit)
 end
 local entry = sub(ARGV[5], 1, 16) .. char(RESERVATION_RESERVED) .. index .. pack('>I6I4B', now, 0, #request) .. request

@@ -8,10 +8,14 @@
 --
 -- Only the entry named by the ident moves, only forward, only by a move of spec/reservation.def. Only a verdict adds an entry that is
 -- not there. ORDERED also removes copies of the unit at its generation or an older one and raises its highest generation to at least
--- that one; told again it does so again, for the bucket may have forgotten in between. A closed bucket takes all of this.
-local meta = call('HMGET', KEYS[1], 'law', 'skus')
+-- that one; told again it does so again, for the bucket may have forgotten in between. A closed bucket takes all of this; while a key is lost the order's unit
+-- counts as held (restock.lua), and its user goes into the filter, which may have been lost.
+local meta = call('HMGET', KEYS[1], 'law', 'skus', 'lost')
 if not meta[1] then
   return {REASON_STALE_EPOCH}
+end
+if call('HEXISTS', base .. 'users', GUARD) == 0 then
+  lose('users')    -- what is told here is told again by the recovery
 end
 local now = now_ms()
 local shelves = {}
@@ -23,6 +27,9 @@ local function shelf(sku)
     local packed = call('HGET', KEYS[1], 'sku:' .. sku)
     known = packed and {sub(packed, 1, 2), unpack_at('>I6I6', packed, 3)}
     shelves[sku] = known
+    if known and not gen_whole(sku, known[3]) then
+      lose('gen:' .. sku)
+    end
   end
   return known
 end
@@ -109,6 +116,9 @@ local function withdraw(sku, on, number, generation, held)
   end
   local highest = highest_seen(sku, unit, place)
   if highest <= generation then
+    if meta[3] then
+      call('SETBIT', base .. 'held:' .. sku, format('%d', place), '1')
+    end
     if not held or highest ~= generation then
       call('ZREM', base .. 'free:' .. sku, unit)
       call('ZREM', base .. 'rest:' .. sku, unit)
@@ -166,7 +176,7 @@ local function settle_verdict(user, ident, to, v)
       call('ZREM', base .. 'pending', user)
     end
   end
-  if wins and v.h2 ~= 0 then
+  if (wins or meta[3]) and v.h2 ~= 0 then
     win_add(unpack_at('>I4', meta[1], 20), v.h1, v.h2)
   end
   if to == RESERVATION_ORDERED and v.unit ~= 0 then

@@ -4,7 +4,7 @@ local function highest_seen(sku, unit, place)
   place = format('%d', place)
   local seen = byte(call('GETRANGE', base .. 'gen:' .. sku, place, place)) or 0
   if seen == 255 then
-    return tonumber(call('HGET', base .. 'high:' .. sku, unit))
+    return tonumber(call('HGET', base .. 'high:' .. sku, unit) or '255')    -- high was lost: at least so much
   end
   return seen
 end

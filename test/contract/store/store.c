@@ -190,6 +190,7 @@ struct seen_stock {
     struct stock_sku skus[8];
     uint8_t filter[4096];
     char incarnation[256];
+    char mark[MARK_TEXT + 1], lost[256];
 };
 
 static void keep_stock(struct seen *s, const void *result)
@@ -200,6 +201,11 @@ static void keep_stock(struct seen *s, const void *result)
     assert_true(k->answer.incarnation.len < sizeof k->incarnation);
     for (size_t i = 0; i < k->answer.sku_count; i++)
         k->skus[i] = k->answer.skus[i];
+    assert_true(k->answer.mark.len < sizeof k->mark && k->answer.lost.len < sizeof k->lost);
+    if (k->answer.mark.len > 0)
+        memcpy(k->mark, k->answer.mark.ptr, k->answer.mark.len);
+    if (k->answer.lost.len > 0)
+        memcpy(k->lost, k->answer.lost.ptr, k->answer.lost.len);
     if (k->answer.filter.len > 0)
         memcpy(k->filter, k->answer.filter.ptr, k->answer.filter.len);
     memcpy(k->incarnation, k->answer.incarnation.ptr, k->answer.incarnation.len);
@@ -1290,6 +1296,145 @@ static void opened_it_is_seeded(void **state)
     assert_true(stock(0)->answer.seeded);
 }
 
+struct indexed {
+    enum reason reason;
+    char cursor[24], mark[MARK_TEXT + 1];
+};
+
+static void keep_indexed(struct seen *s, const void *result)
+{
+    const struct reindex_answer *a = result;
+    struct indexed *x = s->into;
+    assert_true(a->cursor.len < sizeof x->cursor && a->mark.len < sizeof x->mark);
+    memset(x->cursor, 0, sizeof x->cursor);
+    memset(x->mark, 0, sizeof x->mark);
+    if (a->cursor.len > 0)
+        memcpy(x->cursor, a->cursor.ptr, a->cursor.len);
+    if (a->mark.len > 0)
+        memcpy(x->mark, a->mark.ptr, a->mark.len);
+}
+
+static struct indexed reindex(const char *mark)
+{
+    struct indexed x = {0};
+    do {
+        char cursor[sizeof x.cursor];
+        memcpy(cursor, x.cursor, sizeof cursor);
+        struct seen s = SEEN(.keep = keep_indexed, .into = &x);
+        store_reindex(world->store, &(struct reindex_ask){bucket(0), str_of(mark), str_of(cursor)}, &s.waiter);
+        assert_false(s.woken);
+        x.reason = seen_await(world, &s);
+    } while (x.reason == REASON_OK && x.cursor[0]);
+    return x;
+}
+
+static uint64_t units_of(const struct seen_stock *k, size_t sku) { return k->skus[sku].free + k->skus[sku].resting; }
+
+/* u1 holds the first unit, u2 has ordered the second, the third came back at generation 2 and rests, the fourth is free. */
+static void sale_before_a_loss(void)
+{
+    open_sale(4);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    assert_int_equal(take(0, "u2", 0, "r2", 2).reason, REASON_QUEUED);
+    assert_int_equal(take(0, "u3", 0, "r3", 3).reason, REASON_QUEUED);
+    struct settle_ask asks[] = {ordered("u2", 2, "r2", 0, (struct token){FIRST_A + 1, 1}), released("u3", 3, "r3", 0, REASON_OVERDUE)};
+    struct verdicts v = settle_all(asks, 2);
+    assert_true(v.at[0] == REASON_OK && v.at[1] == REASON_OK);
+    assert_int_equal(restock(0, 0, FIRST_A + 2, 2), REASON_OK);
+}
+
+/* What the ledger tells of that sale when the bucket is recovered: each verdict, and each unit that is AVAILABLE there, the one that u1 holds included. */
+static void told_again(void)
+{
+    struct settle_ask asks[] = {ordered("u2", 2, "r2", 0, (struct token){FIRST_A + 1, 1}), released("u3", 3, "r3", 0, REASON_OVERDUE)};
+    struct verdicts v = settle_all(asks, 2);
+    assert_true(reason_fate(v.at[0]) == FATE_DONE && reason_fate(v.at[1]) == FATE_DONE);
+    assert_int_equal(restock(0, 0, FIRST_A, 1), REASON_UNCHANGED);
+    assert_int_equal(reason_fate(restock(0, 0, FIRST_A + 2, 2)), FATE_DONE);
+    assert_int_equal(reason_fate(restock(0, 0, FIRST_A + 3, 1)), FATE_DONE);
+    for (int64_t unit = FIRST_B; unit < FIRST_B + 4; unit++)
+        assert_int_equal(reason_fate(restock(0, 1, unit, 1)), FATE_DONE);
+}
+
+/* Any key of a bucket is deleted: the bucket sells nothing, says nothing from which "sold out" or "unknown" could follow, opens only after it was indexed and
+ * told again, and then holds exactly what it held. */
+static void a_lost_key_closes_the_bucket_until_it_is_recovered(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"users", "pending", "win", "free:shoe-42", "rest:shoe-42", "gen:shoe-42"};
+    for (size_t i = 0; i < countof(keys); i++) {
+        bool users = i == 0, pending = i == 1, units = i >= 3;
+        char mark[MARK_TEXT + 1];
+        struct seen_stock k;
+        int64_t ms;
+        sale_before_a_loss();
+        world->lose(world, &(struct bucket){sale.activity.activity, sale.activity.epoch, 0}, keys[i]);
+        if (users)
+            assert_int_equal(look(0, "u1").reason, REASON_STRUCTURE_LOST);
+        if (pending) {
+            struct seen s = SEEN();
+            store_due(world->store, &(struct due_ask){bucket(0), 8}, &s.waiter);
+            assert_int_equal(seen_await(world, &s), REASON_STRUCTURE_LOST);
+        } else {
+            assert_int_equal(stock_try(0, &k), REASON_STRUCTURE_LOST);
+        }
+        assert_int_equal(stock_try(0, &k), REASON_OK);    /* found once, then it is known */
+        assert_true(k.answer.closed && k.mark[0] && k.lost[0]);
+        memcpy(mark, k.mark, sizeof mark);
+        assert_int_equal(reason_fate(take(0, "u9", 0, "r9", 9).reason), FATE_UNKNOWN);
+        if (units)
+            assert_int_equal(restock(0, 0, FIRST_A + 3, 1), REASON_STRUCTURE_LOST);    /* to be told later */
+        assert_int_equal(open_it(mark, &ms), REASON_UNCHANGED);
+        assert_int_equal(reindex("another mark").reason, REASON_UNCHANGED);
+        struct indexed x = reindex(mark);
+        assert_int_equal(x.reason, REASON_OK);
+        assert_string_not_equal(x.mark, mark);
+        assert_int_equal(reindex(x.mark).reason, REASON_UNCHANGED);
+        assert_int_equal(open_it(mark, &ms), REASON_UNCHANGED);    /* what was told before the index is told again */
+        assert_int_equal(stock_try(0, &k), REASON_OK);
+        assert_true(k.answer.closed && !k.lost[0] && strcmp(k.mark, x.mark) == 0);
+        told_again();
+        assert_int_equal(open_it(x.mark, &ms), REASON_OK);
+        let_pass(350);
+        assert_int_equal(stock_try(0, &k), REASON_OK);
+        assert_true(!k.answer.closed && units_of(&k, 0) == 2 && units_of(&k, 1) == 4);
+        assert_true(in_filter(&k, "u1") && in_filter(&k, "u2"));
+        if (!users) {
+            assert_int_equal(k.answer.pending, 1);
+            struct took again = take(0, "u1", 0, "r1", 11);
+            assert_true(again.reason == REASON_QUEUED && again.answer.replayed && again.known.entry.token.unit == FIRST_A);
+        }
+        if (pending)
+            assert_int_equal(due(0, 8).count, 1);    /* undecided for good it is not */
+        assert_int_equal(take(0, "u2", 0, "r2", 12).reason, REASON_ORDERED);
+        struct took last[2] = {take(0, "u4", 0, "r", 14), take(0, "u5", 0, "r", 15)};
+        assert_true(last[0].reason == REASON_QUEUED && last[1].reason == REASON_QUEUED);
+        assert_int_equal(last[0].known.entry.token.unit + last[1].known.entry.token.unit, 2 * FIRST_A + 5);
+        assert_int_equal(take(0, "u6", 0, "r", 16).reason, REASON_BUCKET_EMPTY);
+    }
+}
+
+/* What is reserved without asking the bucket about all of its keys first is refused all the same. */
+static void a_reservation_finds_a_lost_key_by_itself(void **state)
+{
+    (void)state;
+    struct bucket b;
+    open_sale(2);
+    b = bucket(0);
+    world->lose(world, &b, "free:shoe-42");
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_STRUCTURE_LOST);    /* not BUCKET_EMPTY */
+    open_sale(2);
+    b = bucket(0);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    world->lose(world, &b, "users");
+    assert_int_equal(take(0, "u1", 0, "r2", 2).reason, REASON_STRUCTURE_LOST);    /* not a second reservation */
+    open_sale(1);
+    b = bucket(0);
+    assert_int_equal(take(0, "u1", 0, "r1", 1).reason, REASON_QUEUED);
+    world->lose(world, &b, "rest:shoe-42");
+    assert_int_equal(take(0, "u2", 0, "r2", 2).reason, REASON_STRUCTURE_LOST);
+}
+
 static void sealed_takes_nothing_new(void **state)
 {
     (void)state;
@@ -1460,7 +1605,7 @@ int main(void)
         cmocka_unit_test(closed_for_a_stranger),
         cmocka_unit_test(closed_for_going_back),
         cmocka_unit_test(opened_it_is_seeded),
-        cmocka_unit_test(sealed_takes_nothing_new),
+        cmocka_unit_test(a_lost_key_closes_the_bucket_until_it_is_recovered), cmocka_unit_test(a_reservation_finds_a_lost_key_by_itself), cmocka_unit_test(sealed_takes_nothing_new),
         cmocka_unit_test(no_bucket_is_closed_or_opened),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(a_caller_may_go),

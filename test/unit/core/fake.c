@@ -23,6 +23,7 @@ struct flight {
         struct holdings_answer holdings;
         struct close_answer close;
         struct open_answer open;
+        struct reindex_answer reindex;
         struct heal_answer heal;
         struct send_result send;
         struct queues_answer queues;
@@ -173,6 +174,7 @@ static void stock(struct store *s, const struct stock_ask *a, struct waiter *w)
     f->answer.stock.seeded = k->seeded;
     f->answer.stock.closed |= k->mark[0] != 0;
     f->answer.stock.mark = str_of(k->mark);
+    f->answer.stock.lost = k->lost ? str_of(k->lost) : (struct str){0};
     f->answer.stock.incarnation = str_of(k->incarnation);
     f->answer.stock.sequence = ++k->sequence;
     f->answer.stock.now_ms = clock_now_ms(&k->clock.clock);
@@ -231,12 +233,29 @@ static void open_bucket(struct store *s, const struct open_ask *a, struct waiter
     struct flight *f;
     if (!fly(k, FAKE_OPEN, w, &f))
         return;
-    bool opens = k->mark[0] && str_eq(a->mark, str_of(k->mark));
+    bool opens = !k->lost && k->mark[0] && str_eq(a->mark, str_of(k->mark));
     if (opens)
         k->mark[0] = 0;
     f->answer.open = (struct open_answer){++k->sequence, opens ? 77 : 0};
     f->reason = opens ? REASON_OK : REASON_UNCHANGED;
     f->result = &f->answer.open;
+}
+
+static void reindex(struct store *s, const struct reindex_ask *a, struct waiter *w)
+{
+    struct fake *k = of_store(s);
+    struct flight *f;
+    if (!fly(k, FAKE_REINDEX, w, &f))
+        return;
+    bool ours = k->lost && k->mark[0] && str_eq(a->mark, str_of(k->mark));
+    bool last = ours && a->cursor.len > 0;    /* in two slices */
+    if (last) {
+        snprintf(k->mark, sizeof k->mark, "%s/indexed-%zu", k->incarnation, k->calls[FAKE_REINDEX]);
+        k->lost = NULL;
+    }
+    f->answer.reindex = (struct reindex_answer){++k->sequence, ours && !last ? str_lit("1") : (struct str){0}, str_of(k->mark)};
+    f->reason = ours ? REASON_OK : REASON_UNCHANGED;
+    f->result = &f->answer.reindex;
 }
 
 static struct str incarnation(struct store *s, const struct bucket *b)
@@ -245,7 +264,7 @@ static struct str incarnation(struct store *s, const struct bucket *b)
     return str_of(of_store(s)->incarnation);
 }
 
-static const struct store_ops store_ops = {"fake", reserve, settle, restock, look, due, stock, install, holdings, close_bucket, open_bucket, incarnation};
+static const struct store_ops store_ops = {"fake", reserve, settle, restock, look, due, stock, install, holdings, close_bucket, open_bucket, reindex, incarnation};
 
 /* ---- bus ---------------------------------------------------------------------------------------------------------------------- */
 

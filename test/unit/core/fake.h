@@ -11,7 +11,7 @@
 #include "store.h"
 
 enum fake_op {
-    FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN,
+    FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN, FAKE_REINDEX,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
     FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_DECIDED, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
     FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
@@ -40,6 +40,7 @@ struct fake {
     struct str incarnations[2];    /* as recorded: the store's own … */
     const char *incarnation;       /* … and who it is */
     char mark[80];                 /* it is closed under this; empty: it is open */
+    const char *lost;              /* the key that it was closed for and that must be indexed again; NULL: none */
     struct close_ask last_close;
     uint64_t sequence;             /* of every answer, from 1 on; counts by itself */
     unsigned heals;                /* how many calls a healing takes: told, then waited for */

@@ -686,6 +686,66 @@ static void a_stranger_is_closed_healed_and_opened(void **state)
         }
 }
 
+/* A bucket that lost a key is indexed again before it is told again and opened; whatever fails on the way, for a while. */
+static void a_bucket_that_lost_a_key_is_indexed_healed_and_opened(void **state)
+{
+    (void)state;
+    for (unsigned r = 0; r < REASON_COUNT; r++) {
+        fake_init(&k);
+        struct janitor *j = janitor_open();
+        k.activity.buckets = 1;
+        fake_pass(&k, 1700);
+        snprintf(k.mark, sizeof k.mark, "fake-1/lost");
+        k.lost = "pending";
+        k.heals = 4;
+        k.inject_op = FAKE_REINDEX;
+        k.inject = r;
+        fake_pass(&k, 1500);
+        if (r != REASON_OK)
+            assert_int_equal(k.calls[FAKE_HEAL] + k.calls[FAKE_OPEN], 0);    /* not before it is indexed */
+        k.inject = REASON_OK;
+        fake_pass(&k, 4000);
+        assert_true(k.calls[FAKE_REINDEX] >= 2 && k.calls[FAKE_HEAL] > 3 && k.calls[FAKE_OPEN] > 0 && !k.mark[0] && !k.lost);
+        assert_int_equal(janitor_facts(j).closed, 0);
+        janitor_close(j);
+    }
+}
+
+static size_t indexed;
+static void on_indexed(struct reindexer *r, const struct bucket *b, struct str mark)
+{
+    indexed++;
+    assert_true(b->number == 0 && mark.len > 0 && reindexer_idle(r));
+}
+
+static void one_bucket_is_indexed_at_a_time(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    struct reindexer r;
+    struct bucket one = {str_lit("act"), 1, 0}, two = {str_lit("act"), 1, 1};
+    struct str mark = str_lit("fake-1/lost"), lost = str_lit("pending");
+    reindexer_init(&r, &k.store, &k.clock.clock, reindexer_options_default(), on_indexed);
+    snprintf(k.mark, sizeof k.mark, "fake-1/lost");
+    k.lost = "pending";
+    assert_true(reindexer_want(&r, &one, mark, lost));
+    assert_false(reindexer_want(&r, &two, mark, lost));
+    assert_false(reindexer_want(&r, &one, mark, lost));
+    fake_pass(&k, 100);
+    assert_true(indexed == 1 && reindexer_idle(&r));
+    k.lost = "pending";
+    k.inject_op = FAKE_REINDEX;
+    k.inject = REASON_TIMED_OUT;    /* for good: it is given up after ten */
+    size_t before = k.calls[FAKE_REINDEX];
+    assert_true(reindexer_want(&r, &two, str_of(k.mark), lost));
+    fake_pass(&k, 60000);
+    assert_int_equal(k.calls[FAKE_REINDEX] - before, 10);
+    assert_true(indexed == 1 && reindexer_idle(&r));
+    k.inject = REASON_OK;
+    reindexer_free(&r);
+    fake_end(&k);
+}
+
 /* A store that was away for a while comes back as another server: its bucket is closed, and recovery begins, within a fifth of a round. */
 static void a_restarted_store_is_found_at_once(void **state)
 {
@@ -1343,7 +1403,7 @@ int main(void)
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
         cmocka_unit_test(a_return_waits_while_its_activity_is_rebuilt), cmocka_unit_test(rows_of_a_store_that_is_away_are_held_for_a_moment), cmocka_unit_test(whatever_fails_rows_stay_until_they_are_carried),
         cmocka_unit_test(what_is_due_is_announced_or_left), cmocka_unit_test(what_stands_in_the_broker_is_not_piled_up), cmocka_unit_test(lost_message_is_announced_once_the_queues_are_read), cmocka_unit_test(a_verdict_is_told_and_nothing_sent),
-        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(a_restarted_store_is_found_at_once), cmocka_unit_test(unfinished_warms_wait_their_turn),
+        cmocka_unit_test(a_bucket_that_lags_is_told_but_none_is_made), cmocka_unit_test(a_stranger_is_closed_healed_and_opened), cmocka_unit_test(a_restarted_store_is_found_at_once), cmocka_unit_test(a_bucket_that_lost_a_key_is_indexed_healed_and_opened), cmocka_unit_test(one_bucket_is_indexed_at_a_time), cmocka_unit_test(unfinished_warms_wait_their_turn),
         cmocka_unit_test(a_warm_that_was_left_is_finished),
         cmocka_unit_test(a_janitor_who_does_not_hear_the_ledger_closes_nothing),
         cmocka_unit_test(the_janitor_sees_what_went_back),
