@@ -159,6 +159,7 @@ int verb_check_config(const struct call *c)
         print_json(&config, result != CONFIG_BAD);
     else
         print_table(&config, result != CONFIG_BAD);
+    fflush(stdout);    /* else the note may stand in the middle of a line, where both go to one place */
     if (result == CONFIG_GOOD && config_development_keys(&config))
         fputs("note: ids.keys, qualification.keys or payment.webhook_keys are the development ones, which everybody knows\n", stderr);
     buf_free(&complaints);

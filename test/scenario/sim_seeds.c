@@ -68,7 +68,7 @@ static void two_hundred_others(void **state)
     size_t lost = 0, deaths = 0, faults = 0, released = 0, ordered = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         holds(seed);
-    for (uint64_t seed = 1; seed <= 20; seed++) {    /* and they are no fair-weather trials */
+    for (uint64_t seed = 1; seed <= 60; seed++) {    /* and they are no fair-weather trials */
         struct trial_result r = run(seed, PLANT_NONE);
         lost += r.lost, deaths += r.deaths, faults += r.faults, released += r.released, ordered += r.ordered;
     }
