@@ -267,9 +267,18 @@ static void moved(struct control *c)
     buf_free(&out);
 }
 
+/* A server that deletes keys where memory is short deletes reservations: no sale begins on it unless the operator wants that. */
+static bool may_begin(const struct admin_api *a, enum activity_event event)
+{
+    bool begins = event == ACTIVITY_EVENT_WARM || event == ACTIVITY_EVENT_OPEN;
+    return !begins || a->options.config->redis_allow_eviction || !store_risks(a->options.ports->store).evicts;
+}
+
 static void move(struct http_exchange *x, struct str id, enum activity_event event)
 {
     struct admin_op *op = op_new(x);
+    if (!may_begin(op->api, event))
+        return refuse(x, REASON_CONFLICT, str_lit("Redis may delete keys of a sale: set its maxmemory-policy to noeviction, or redis.allow_eviction to true"));
     struct str complaint = {0}, note = {0};
     if (!activity_note_read(x->request->body, &x->arena, &note, &complaint))
         return refuse(x, REASON_INVALID_REQUEST, complaint);

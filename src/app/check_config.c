@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "check_live.h"
 #include "json.h"
 #include "public_api.h"
 #include "redis.h"
@@ -106,8 +107,32 @@ static void write_memory(const struct config *c, struct buf *out)
     json_close(out);
 }
 
-/* `good`: else what follows from the settings together is left out, for it does not follow. */
-static void print_table(const struct config *c, bool good)
+static void print_live(const struct live_check *live)
+{
+    puts("\nservers");
+    for (size_t i = 0; i < LIVE_FINDINGS; i++) {
+        const struct live_finding *f = &live->findings[i];
+        printf("[%s] %s%s%s\n", !f->known ? "?" : f->good ? "+" : "-", f->name, f->detail[0] || !f->known ? ": " : "", f->known ? f->detail : "not known");
+    }
+}
+
+static void write_live(const struct live_check *live, struct buf *out)
+{
+    json_key(out, "live");
+    json_open_array(out);
+    for (size_t i = 0; i < LIVE_FINDINGS; i++) {
+        const struct live_finding *f = &live->findings[i];
+        json_open(out);
+        json_member_text(out, "name", f->name);
+        json_member_text(out, "result", !f->known ? "unknown" : f->good ? "good" : "bad");
+        json_member_text(out, "detail", f->detail);
+        json_close(out);
+    }
+    json_close_array(out);
+}
+
+/* `good`: else what follows from the settings together is left out, for it does not follow. `live`: NULL where it was not asked for. */
+static void print_table(const struct config *c, bool good, const struct live_check *live)
 {
     struct buf text = buf_growing(32 * 1024);
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
@@ -119,9 +144,11 @@ static void print_table(const struct config *c, bool good)
         print_bounds(c);
         print_memory(c);
     }
+    if (live)
+        print_live(live);
 }
 
-static void print_json(const struct config *c, bool good)
+static void print_json(const struct config *c, bool good, const struct live_check *live)
 {
     struct buf out = buf_growing(1024 * 1024), text = buf_growing(32 * 1024);
     json_open(&out);
@@ -140,6 +167,8 @@ static void print_json(const struct config *c, bool good)
         write_bounds(c, &out);
         write_memory(c, &out);
     }
+    if (live)
+        write_live(live, &out);
     json_close(&out);
     check(buf_ok(&out));
     printf(STR_FMT "\n", STR_ARG(buf_str(&out)));
@@ -155,16 +184,19 @@ int verb_check_config(const struct call *c)
     source.env = environ;
     enum config_result result = config_load(&config, &source, &complaints);
     fprintf(stderr, STR_FMT, STR_ARG(buf_str(&complaints)));
+    struct live_check found, *live = call_switch(c, "live") && result == CONFIG_GOOD ? &found : NULL;
+    if (live)
+        check_live(&config, live);
     if (c->json)
-        print_json(&config, result != CONFIG_BAD);
+        print_json(&config, result != CONFIG_BAD, live);
     else
-        print_table(&config, result != CONFIG_BAD);
+        print_table(&config, result != CONFIG_BAD, live);
     fflush(stdout);    /* else the note may stand in the middle of a line, where both go to one place */
     if (result == CONFIG_GOOD && config_development_keys(&config))
         fputs("note: ids.keys, qualification.keys or payment.webhook_keys are the development ones, which everybody knows\n", stderr);
     buf_free(&complaints);
     config_free(&config);
-    return result == CONFIG_GOOD ? LEAVE_DONE : result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;
+    return result == CONFIG_GOOD ? live ? (int)live->leave : LEAVE_DONE : result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;
 }
 
 /* The text in comment lines of at most 110 columns. */

@@ -141,6 +141,15 @@ static void say_buckets(struct saying *s)
     say(s, "buckets", closed == 0 && missing == 0, false, detail);
 }
 
+/* What Redis's own settings may do to a sale. The process can do its work all the same. */
+static void say_risks(struct saying *s, const struct health *h)
+{
+    char detail[300];
+    struct store_risks k = store_risks(h->ports->store);
+    snprintf(detail, sizeof detail, STR_FMT, STR_ARG(k.text));
+    say(s, "redis settings", k.text.len == 0, false, k.known || k.text.len > 0 ? detail : "not known");
+}
+
 /* What the last round of audits came to: "not judged" is not "nothing found". It is no fault of this process: it stays ready. */
 static void say_audit(struct saying *s, const struct health *h)
 {
@@ -180,6 +189,8 @@ bool health_says(const struct health *h, enum health_question q, struct str excl
     for (size_t i = 0; i < PORTS_PARTS; i++)
         if (h->parts[i].open)
             say_part(&s, h, i);
+    if (h->parts[0].open)
+        say_risks(&s, h);
     if (h->janitor) {
         say_buckets(&s);
         say_audit(&s, h);

@@ -206,6 +206,15 @@ struct holdings_answer {
 
 /* OK: a small write was done, in no bucket of any activity. What refuses it would refuse a reservation. */
 
+/* ---- risks: what the server's own settings may do to the data ------------------------------------------------------------ */
+
+struct store_risks {
+    bool known;              /* false: prove has not been answered yet, or the server does not tell its settings */
+    bool evicts;             /* where memory is short it may delete keys of a sale */
+    bool forgets;            /* what is written is not appended to a file */
+    struct str text;         /* what is wrong, with the server's names of the settings; empty: nothing is, or not known */
+};
+
 struct store;
 struct store_ops {
     const char *name;
@@ -222,6 +231,7 @@ struct store_ops {
     void (*reindex)(struct store *, const struct reindex_ask *, struct waiter *);                  /* → struct reindex_answer  */
     struct str (*incarnation)(struct store *, const struct bucket *);                              /* at once; see below       */
     void (*prove)(struct store *, struct waiter *);                                                /* → NULL                   */
+    struct store_risks (*risks)(struct store *);                                                   /* at once; NULL: there are none */
     struct str (*refusal)(struct store *);                                                         /* at once; NULL: it has no words of its own */
 };
 struct store {
@@ -243,6 +253,8 @@ static inline void store_reindex(struct store *s, const struct reindex_ask *a, s
 static inline void store_prove(struct store *s, struct waiter *w) { s->ops->prove(s, w); }
 /* What the server said when it last refused something, in its own words; empty: nothing yet. Valid until the caller returns to the loop. */
 static inline struct str store_refusal(struct store *s) { return s->ops->refusal ? s->ops->refusal(s) : (struct str){0}; }
+/* As of the last answer to prove. Valid until the caller returns to the loop. */
+static inline struct store_risks store_risks(struct store *s) { return s->ops->risks ? s->ops->risks(s) : (struct store_risks){.text = str_lit("")}; }
 /* The incarnation of the server at the other end, as it was last heard: at the greeting, or in a later answer. Whatever is asked in the same turn
  * goes to that server or is not done. Empty: not connected. Valid until the caller returns to the loop. */
 static inline struct str store_incarnation(struct store *s, const struct bucket *b) { return s->ops->incarnation(s, b); }

@@ -28,6 +28,7 @@ static void read_as(int call, const redisReply *reply, struct arena *arena)
     struct close_answer close;
     struct open_answer open;
     struct reindex_answer reindex;
+    struct str policy, aof;
     char said[INCARNATION_TEXT];
     enum reason reason = REASON_OK;
     switch (call) {
@@ -54,6 +55,7 @@ static void read_as(int call, const redisReply *reply, struct arena *arena)
     case 7: reason = redis_reply_close(reply, &close); break;
     case 8: reason = redis_reply_open(reply, &open); break;
     case 9: check(reply->type != REDIS_REPLY_STRING || redis_reply_incarnation((struct str){reply->str, (size_t)reply->len}, said).len < sizeof said); break;
+    case 11: reason = redis_reply_prove(reply, &policy, &aof); break;
     case 10: reason = redis_reply_reindex(reply, &reindex); break;
     default: break;
     }
@@ -77,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             bool noscript;
             check((unsigned)redis_reply_error((struct str){r->str, (size_t)r->len}, &noscript) < REASON_COUNT);
         } else {
-            read_as(data[0] % 11, reply, &arena);
+            read_as(data[0] % 12, reply, &arena);
         }
     }
     redis_reader_close(&reader);

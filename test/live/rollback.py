@@ -167,6 +167,41 @@ def key_deleted(sale):
     sale.proved(name, 30)
 
 
+def unsafe_settings(sale):
+    """A Redis that may evict, or keeps no file, is named by readiness, by check-config --live and in the log; no sale begins on one that evicts"""
+    def ready(line):
+        return lambda: line in sale.get("/readyz?verbose", port=sale.admin_port).text
+    until("good settings are named", 15, ready("[+] redis settings"))
+    code, said_live = sale.do("check-config", "--live", "-o", "json")
+    same("check-config --live", (code, [(f["name"], f["result"]) for f in json.loads(said_live)["live"]]),
+         (0, [("redis", "good"), ("bus", "good"), ("postgresql", "good"), ("redis settings", "good")]))
+    name = f"unsafe_{chance.randrange(10**6)}"
+    body = {"activity_id": name, "starts_at": OPEN[0], "ends_at": OPEN[1], "skus": [{"sku_id": f"sku_{name}", "stock": 8, "price": 100, "currency": "CNY"}]}
+    same("created", sale.admin("POST", "", body).status, 201)
+    sale.redis("CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "appendonly", "no")
+    try:
+        until("readiness says so", 15, ready("[-] redis settings: maxmemory-policy is allkeys-lru: it may delete keys of a sale; set noeviction; appendonly is no"))
+        same("the process is ready all the same", sale.get("/readyz", port=sale.admin_port).status, 200)
+        warmed = sale.admin("POST", f"/{name}/warm", "")
+        same("warm", (warmed.status, warmed["code"]), (409, "CONFLICT"))
+        right(f"why: {warmed}", "maxmemory-policy" in warmed["detail"])
+        code, text = sale.do("check-config", "--live")
+        right(f"check-config --live: {code} {text[-500:]}", code == 5 and "[-] redis settings: maxmemory-policy is allkeys-lru" in text)
+        code, text = sale.do("check-config", "--live", "--redis-allow-eviction")
+        same("where it is allowed", code, 0)
+        right("the log says so", any("allkeys-lru" in line["detail"] for line in said(sale, "redis_unsafe")))
+    finally:
+        sale.redis("CONFIG", "SET", "maxmemory-policy", "noeviction", "appendonly", "yes")
+    until("readiness knows that it was mended", 15, ready("[+] redis settings"))
+    same("warm again", sale.admin("POST", f"/{name}/warm", "").status, 200)
+    sale.redis("CONFIG", "SET", "min-replicas-to-write", "1")    # from now on it refuses to write
+    try:
+        code, text = sale.do("check-config", "--live")
+        right(f"check-config --live: {code} {text[-500:]}", code == 4 and "[-] redis: ENGINE_BUSY (NOREPLICAS" in text)
+    finally:
+        sale.redis("CONFIG", "SET", "min-replicas-to-write", "0")
+
+
 def last_second(sale):
     """Redis on everysec loses its last second: what the ledger has is told again, what nobody has is for sale again"""
     sale.redis("CONFIG", "SET", "appendfsync", "everysec")
@@ -349,7 +384,7 @@ def left_unfinished(sale):
     sale.proved(name, 8)
 
 
-STORIES = [restarted, planned_restart, key_deleted, left_unfinished, gone_back, healers_die, last_second, replica_takes_over]    # the last leaves another Redis in the sale's place
+STORIES = [restarted, planned_restart, key_deleted, unsafe_settings, left_unfinished, gone_back, healers_die, last_second, replica_takes_over]    # the last leaves another Redis in the sale's place
 
 
 def main():

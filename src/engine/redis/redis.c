@@ -107,6 +107,41 @@ union answer {
     struct reindex_answer reindex;
 };
 
+static void log_risks(const struct redis_risks *risks)
+{
+    struct log_line l = log_event(risks->text[0] ? LEVEL_ERROR : LEVEL_INFO, risks->text[0] ? "redis_unsafe" : "redis_safe_again");
+    if (risks->text[0])
+        log_text(&l, "detail", risks->text);
+    log_end(&l);
+}
+
+/* The server's settings come with each proof; a change of what they threaten is said once. */
+static enum reason read_proof(struct redis_store *r, const redisReply *reply)
+{
+    struct str policy, aof;
+    enum reason reason = redis_reply_prove(reply, &policy, &aof);
+    struct redis_risks risks = {.known = policy.len > 0 && aof.len > 0};
+    struct buf text = buf_fixed(risks.text, sizeof risks.text - 1);
+    if (reason != REASON_OK)
+        return reason;
+    risks.evicts = policy.len > 0 && !str_eq(policy, str_lit("noeviction"));
+    risks.forgets = str_eq(aof, str_lit("0"));
+    if (risks.evicts)
+        buf_add_fmt(&text, "maxmemory-policy is " STR_FMT ": it may delete keys of a sale; set noeviction", STR_ARG(policy));
+    if (risks.forgets)
+        buf_add_fmt(&text, "%sappendonly is no: a crash loses all since the last snapshot; set yes", risks.evicts ? "; " : "");
+    if (strcmp(risks.text, r->risks.text) != 0)
+        log_risks(&risks);
+    r->risks = risks;
+    return REASON_OK;
+}
+
+static struct store_risks redis_risks(struct store *store)
+{
+    const struct redis_risks *k = &redis_of(store)->risks;
+    return (struct store_risks){k->known, k->evicts, k->forgets, str_of(k->text)};
+}
+
 static enum reason read_answer(struct redis_store *r, const struct redis_call *c, const redisReply *reply, union answer *out)
 {
     struct arena *arena = &r->arena;
@@ -117,7 +152,7 @@ static enum reason read_answer(struct redis_store *r, const struct redis_call *c
     case REDIS_SCRIPT_due: return redis_reply_due(reply, arena, &out->due);
     case REDIS_SCRIPT_stock: return redis_reply_stock(reply, arena, &out->stock);
     case REDIS_SCRIPT_install:
-    case REDIS_SCRIPT_prove: return redis_reply_reason(reply);
+    case REDIS_SCRIPT_prove: return read_proof(r, reply);
     case REDIS_SCRIPT_holdings: return redis_reply_holdings(reply, text, c->which, arena, &out->holdings);
     case REDIS_SCRIPT_close: return redis_reply_close(reply, &out->close);
     case REDIS_SCRIPT_open: return redis_reply_open(reply, &out->open);
@@ -174,7 +209,7 @@ static const struct store_ops redis_ops = {
     .name = "redis", .reserve = redis_reserve, .settle = redis_settle, .restock = redis_restock, .look = redis_look,
     .due = redis_due, .stock = redis_stock, .install = redis_install, .holdings = redis_holdings,
     .close = redis_close_bucket, .open = redis_open_bucket, .reindex = redis_reindex, .incarnation = redis_incarnation, .prove = redis_prove,
-    .refusal = redis_refusal,
+    .risks = redis_risks, .refusal = redis_refusal,
 };
 
 struct redis_options redis_options_default(void)

@@ -34,6 +34,10 @@ struct redis_batch_memory {
     struct redis_batch_memory *next;   /* spare */
 };
 
+struct redis_risks {
+    bool known, evicts, forgets;
+    char text[256];
+};
 struct redis_node {
     struct redis_store *store;
     struct redis_link *link;
@@ -55,6 +59,7 @@ struct redis_store {
     void *closed_arg;
     struct arena arena;                /* of the answer that is being told */
     uint64_t dice;
+    struct redis_risks risks;          /* as the last prove told */
 };
 
 static inline struct redis_store *redis_of(struct store *s) { return container_of(s, struct redis_store, store); }

@@ -322,6 +322,15 @@ enum reason redis_reply_close(const redisReply *reply, struct close_answer *out)
     return fault ? REASON_ENGINE_FAULT : reason;
 }
 
+enum reason redis_reply_prove(const redisReply *reply, struct str *policy, struct str *aof)
+{
+    enum reason reason = redis_reply_reason(reply);
+    bool fault = false;
+    *policy = text(reply, 1, &fault);
+    *aof = text(reply, 2, &fault);
+    return reason != REASON_OK ? reason : fault ? REASON_ENGINE_FAULT : REASON_OK;
+}
+
 enum reason redis_reply_reindex(const redisReply *reply, struct reindex_answer *out)
 {
     enum reason reason = redis_reply_reason(reply);

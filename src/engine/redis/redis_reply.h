@@ -20,6 +20,8 @@ enum reason redis_reply_look(const redisReply *reply, struct arena *arena, struc
 enum reason redis_reply_due(const redisReply *reply, struct arena *arena, struct due_answer *out);
 enum reason redis_reply_stock(const redisReply *reply, struct arena *arena, struct stock_answer *out);
 enum reason redis_reply_close(const redisReply *reply, struct close_answer *out);
+/* The texts lie in the reply; empty: the server did not tell. */
+enum reason redis_reply_prove(const redisReply *reply, struct str *policy, struct str *aof);
 enum reason redis_reply_reindex(const redisReply *reply, struct reindex_answer *out);
 enum reason redis_reply_open(const redisReply *reply, struct open_answer *out);
 /* What INFO says of who the server is and which life its data has, as life.lua puts it; empty: it does not say. */
