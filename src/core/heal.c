@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heal.c: a job goes ask (a slice of) → ask … → rest and ask, until all is delivered → open → away. What it asks for is the mark that it knows at that
- * moment: an answer about another one opens nothing. */
+ * heal.c: a job waits for its turn → asks (a slice) → waits … → rests and asks, until all is delivered → opens → ends. What it asks for is the mark that it knows at that
+ * moment: an answer about another one opens nothing. Of the jobs whose rest is over the one of the lightest sale is next, and of these the one not asked longest. */
 #include "heal.h"
 
 #include <stdlib.h>
@@ -12,36 +12,36 @@
 
 struct healer_job {
     struct healer *healer;
-    bool on, opening;
+    bool on, opening, calling;
+    uint64_t weight;                 /* of its sale: the lightest goes first */
+    uint64_t due_us, turn;           /* when it may ask again; when it last did */
     struct bucket bucket;
     char name[64], mark[MARK_TEXT], asked[MARK_TEXT];
     size_t mark_len, asked_len;
     uint32_t look_ms, failures;
     uint64_t told;
     struct waiter call;
-    struct alarm rest;
 };
 
 struct healer_options healer_options_default(void)
 {
-    return (struct healer_options){.jobs = 8, .slice = 500, .call_ms = 3000, .look_ms = 10, .look_most_ms = 200, .fault_ms = 200, .attempts = 10};
+    return (struct healer_options){.jobs = 64, .calls = 2, .slice = 500, .call_ms = 3000, .look_ms = 10, .look_most_ms = 200, .fault_ms = 200, .attempts = 10};
 }
 
-static void ask(struct healer_job *);
+static void pump(struct healer *);
 
 static void end(struct healer_job *job)
 {
-    clock_unset(job->healer->clock, &job->rest);
     job->on = false;
     job->healer->busy--;
 }
 
-static void rest(struct healer_job *job, uint32_t ms) { clock_set_in(job->healer->clock, &job->rest, (uint64_t)ms * 1000); }
+static void rest(struct healer_job *job, uint32_t ms) { job->due_us = clock_mono_us(job->healer->clock) + (uint64_t)ms * 1000; }
 
-static void rested(struct waiter *w, enum reason reason, const void *result)
+static void rang(struct waiter *w, enum reason reason, const void *result)
 {
     (void)reason, (void)result;
-    ask(container_of(container_of(w, struct alarm, waiter), struct healer_job, rest));
+    pump(container_of(container_of(w, struct alarm, waiter), struct healer, alarm));
 }
 
 static struct str text_of(const char *text, size_t len) { return (struct str){text, len}; }
@@ -103,7 +103,7 @@ static void told(struct healer_job *job, enum reason reason, const struct heal_a
     job->told = a->told;
     job->opening = a->healed && same;
     if (a->more || a->healed) {
-        ask(job);
+        job->look_ms = job->healer->options.look_ms;
         return;
     }
     rest(job, job->look_ms);
@@ -113,17 +113,23 @@ static void told(struct healer_job *job, enum reason reason, const struct heal_a
 static void answered(struct waiter *w, enum reason reason, const void *result)
 {
     struct healer_job *job = container_of(w, struct healer_job, call);
+    job->calling = false;
+    job->healer->calling--;
     if (job->healer->draining)
         end(job);
     else if (job->opening)
         opened(job, reason, result);
     else
         told(job, reason, result);
+    pump(job->healer);
 }
 
 static void ask(struct healer_job *job)
 {
     struct healer *h = job->healer;
+    job->calling = true;
+    job->turn = ++h->turns;
+    h->calling++;
     job->call = (struct waiter){.wake = answered, .budget_ms = h->options.call_ms};
     if (job->opening) {
         struct open_ask open = {.bucket = job->bucket, .mark = text_of(job->asked, job->asked_len)};
@@ -141,16 +147,40 @@ static void ask(struct healer_job *job)
     KILLPOINT(HEAL_ASKED);
 }
 
+/* Of the jobs that may ask the one that goes first; NULL: none. `next_us`: when the first of the others may. */
+static struct healer_job *next_job(struct healer *h, uint64_t now_us, uint64_t *next_us)
+{
+    struct healer_job *first = NULL;
+    for (size_t i = 0; i < h->options.jobs; i++) {
+        struct healer_job *job = &h->jobs[i];
+        if (!job->on || job->calling)
+            continue;
+        if (job->due_us > now_us)
+            *next_us = job->due_us < *next_us ? job->due_us : *next_us;
+        else if (!first || job->weight < first->weight || (job->weight == first->weight && job->turn < first->turn))
+            first = job;
+    }
+    return first;
+}
+
+static void pump(struct healer *h)
+{
+    uint64_t now_us = clock_mono_us(h->clock), next_us = UINT64_MAX;
+    for (struct healer_job *job; h->calling < h->options.calls && (job = next_job(h, now_us, &next_us));)
+        ask(job);
+    if (next_us != UINT64_MAX && h->calling < h->options.calls)
+        clock_set(h->clock, &h->alarm, next_us);
+}
+
 /* ---- for everybody --------------------------------------------------------------------------------------------------------------- */
 
 bool healer_init(struct healer *h, struct store *store, struct ledger *ledger, struct clock *clock, struct healer_options options)
 {
-    check(options.jobs >= 1 && options.slice >= 1 && options.slice <= HEAL_MAX && options.attempts >= 1);
-    *h = (struct healer){.store = store, .ledger = ledger, .clock = clock, .options = options, .jobs = calloc(options.jobs, sizeof *h->jobs)};
-    for (size_t i = 0; h->jobs && i < options.jobs; i++) {
+    check(options.jobs >= 1 && options.calls >= 1 && options.slice >= 1 && options.slice <= HEAL_MAX && options.attempts >= 1);
+    *h = (struct healer){.store = store, .ledger = ledger, .clock = clock, .options = options, .jobs = calloc(options.jobs, sizeof *h->jobs),
+                         .alarm.waiter.wake = rang};
+    for (size_t i = 0; h->jobs && i < options.jobs; i++)
         h->jobs[i].healer = h;
-        h->jobs[i].rest.waiter.wake = rested;
-    }
     return h->jobs != NULL;
 }
 
@@ -159,26 +189,56 @@ static bool same_bucket(const struct bucket *a, const struct bucket *b)
     return a->number == b->number && a->epoch == b->epoch && str_eq(a->activity, b->activity);
 }
 
-static struct healer_job *job_of(struct healer *h, const struct bucket *bucket)
+#define NOT_OPEN ((uint64_t)1 << 61)
+#define OVER ((uint64_t)1 << 62)
+
+/* Small sales before large ones, for they are over sooner; before all others those that are open; behind all others those that are over. */
+static uint64_t weight_of(const struct activity *a)
 {
-    struct healer_job *free = NULL;
+    uint64_t units = 0;
+    for (size_t i = 0; i < a->sku_count; i++)
+        units += (uint64_t)a->skus[i].stock;
+    return units + (a->state == ACTIVITY_OPEN ? 0 : a->state == ACTIVITY_CLOSED ? OVER : NOT_OPEN);
+}
+
+/* A sale that is over is recovered while no other sale is. */
+static bool may_begin(const struct healer *h, const struct bucket *bucket, uint64_t weight)
+{
+    for (size_t i = 0; i < h->options.jobs && weight >= OVER; i++)
+        if (h->jobs[i].on && !str_eq(h->jobs[i].bucket.activity, bucket->activity))
+            return false;
+    return true;
+}
+
+/* The bucket's job, or one for it: a free one, or that of the heaviest sale where that is heavier than its own. NULL: none, a later round finds it again. */
+static struct healer_job *job_of(struct healer *h, const struct bucket *bucket, uint64_t weight)
+{
+    struct healer_job *place = NULL;
     for (size_t i = 0; i < h->options.jobs; i++) {
         struct healer_job *job = &h->jobs[i];
         if (job->on && same_bucket(&job->bucket, bucket))
             return job;
-        if (!job->on)
-            free = job;
+        if (!job->on && (!place || place->on))
+            place = job;
+        if (job->on && !job->calling && job->weight > weight && (!place || (place->on && place->weight < job->weight)))
+            place = job;
     }
-    return free;
+    if (place && place->on)
+        end(place);
+    return place;
 }
 
-void healer_want(struct healer *h, const struct bucket *bucket, struct str mark)
+void healer_want(struct healer *h, const struct activity *a, const struct bucket *bucket, struct str mark)
 {
-    struct healer_job *job = h->draining ? NULL : job_of(h, bucket);
-    if (!job || mark.len == 0 || mark.len > sizeof job->mark || bucket->activity.len > sizeof job->name)
+    if (h->draining || mark.len == 0 || mark.len > sizeof h->jobs->mark || bucket->activity.len > sizeof h->jobs->name)
+        return;
+    uint64_t weight = weight_of(a);
+    struct healer_job *job = may_begin(h, bucket, weight) ? job_of(h, bucket, weight) : NULL;
+    if (!job)
         return;
     memcpy(job->mark, mark.ptr, mark.len);
     job->mark_len = mark.len;
+    job->weight = weight;
     if (job->on)
         return;    /* the next it asks is about this mark */
     memcpy(job->name, bucket->activity.ptr, bucket->activity.len);
@@ -186,26 +246,28 @@ void healer_want(struct healer *h, const struct bucket *bucket, struct str mark)
     job->on = true;
     job->opening = false;
     job->look_ms = h->options.look_ms;
+    job->due_us = 0;
     job->failures = 0;
     job->told = 0;
     h->busy++;
-    ask(job);
+    pump(h);
 }
 
 void healer_drain(struct healer *h)
 {
     h->draining = true;
+    clock_unset(h->clock, &h->alarm);
     for (size_t i = 0; i < h->options.jobs; i++)
-        if (h->jobs[i].on && !waiter_busy(&h->jobs[i].call))
+        if (h->jobs[i].on && !h->jobs[i].calling)
             end(&h->jobs[i]);
 }
 
 void healer_free(struct healer *h)
 {
-    for (size_t i = 0; h->jobs && i < h->options.jobs; i++) {
-        clock_unset(h->clock, &h->jobs[i].rest);
+    if (h->clock)
+        clock_unset(h->clock, &h->alarm);
+    for (size_t i = 0; h->jobs && i < h->options.jobs; i++)
         waiter_drop(&h->jobs[i].call);
-    }
     free(h->jobs);
     h->jobs = NULL;
 }

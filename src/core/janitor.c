@@ -337,14 +337,21 @@ static void read_again(struct catalog_wait *w, enum reason reason)
         next_bucket(j);
 }
 
+static void want_recovery(struct janitor *j, const struct bucket *bucket, struct str mark)
+{
+    const struct activity *a = catalog_find(&j->catalog, bucket->activity);
+    if (a)
+        healer_want(&j->healer, a, bucket, mark);
+}
+
 static void bucket_closed(struct incarnation_guard *guard, const struct bucket *bucket, struct str mark)
 {
-    healer_want(&container_of(guard, struct janitor, guard)->healer, bucket, mark);
+    want_recovery(container_of(guard, struct janitor, guard), bucket, mark);
 }
 
 static void bucket_indexed(struct reindexer *reindexer, const struct bucket *bucket, struct str mark)
 {
-    healer_want(&container_of(reindexer, struct janitor, reindexer)->healer, bucket, mark);
+    want_recovery(container_of(reindexer, struct janitor, reindexer), bucket, mark);
 }
 
 /* A closed bucket is healed; one that lost a key is indexed again before. One whose server the ledger does not know is closed; but it is the ledger as it is now that must not know him: true, and it
@@ -358,7 +365,7 @@ static bool tend(struct janitor *j, const struct activity *a, const struct stock
         if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/' && s->lost.len > 0)
             reindexer_want(&j->reindexer, &j->bucket, s->mark, s->lost);
         else if (s->mark.len > s->incarnation.len && memcmp(s->mark.ptr, s->incarnation.ptr, s->incarnation.len) == 0 && s->mark.ptr[s->incarnation.len] == '/')
-            healer_want(&j->healer, &j->bucket, s->mark);
+            healer_want(&j->healer, a, &j->bucket, s->mark);
         else
             incarnation_close(&j->guard, a, bucket);    /* in an earlier life of the server: for this one, anew */
         return false;

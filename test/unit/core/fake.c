@@ -233,6 +233,7 @@ static void open_bucket(struct store *s, const struct open_ask *a, struct waiter
     struct flight *f;
     if (!fly(k, FAKE_OPEN, w, &f))
         return;
+    k->last_open = a->bucket.activity;
     bool opens = !k->lost && k->mark[0] && str_eq(a->mark, str_of(k->mark));
     if (opens)
         k->mark[0] = 0;
@@ -552,6 +553,7 @@ static void heal(struct ledger *l, const struct heal_ask *a, struct waiter *w)
     if (!fly(k, FAKE_HEAL, w, &f))
         return;
     unsigned at = k->heals > 0 ? --k->heals : 0;
+    k->last_heal = a->bucket.activity;
     f->answer.heal = (struct heal_answer){.told = 7, .waiting = at, .more = at > 1, .healed = at == 0};
     if (at == 0 && str_eq(a->incarnation, str_of(k->incarnation)))
         k->incarnations[a->bucket.number] = str_of(k->incarnation);

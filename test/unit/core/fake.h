@@ -44,6 +44,7 @@ struct fake {
     struct close_ask last_close;
     uint64_t sequence;             /* of every answer, from 1 on; counts by itself */
     unsigned heals;                /* how many calls a healing takes: told, then waited for */
+    struct str last_heal, last_open;    /* the activity of the last one; texts of who asked */
     struct sku skus[2];
     enum reason reserve;           /* QUEUED with `entry` … */
     struct entry entry;

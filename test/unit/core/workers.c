@@ -915,35 +915,115 @@ static void answers_may_overtake_each_other(void **state)
     fake_end(&k);
 }
 
-static void eight_closings_and_eight_healings_at_once(void **state)
+static void recovery_begin(struct healer *h, size_t calls)
+{
+    struct healer_options o = healer_options_default();
+    assert_int_equal(o.calls, 2);
+    o.calls = calls;
+    fake_init(&k);
+    k.incarnation = "fake-2";
+    assert_true(healer_init(h, &k.store, &k.ledger, &k.clock.clock, o));
+}
+
+static void recovery_end(struct healer *h)
+{
+    healer_drain(h);
+    fake_pass(&k, 1000);
+    assert_true(healer_idle(h));
+    healer_free(h);
+    fake_end(&k);
+}
+
+static struct activity sized(const char *name, int64_t stock)
+{
+    static struct sku skus[16];
+    static size_t used;
+    struct activity a = k.activity;
+    struct sku *sku = &skus[used++ % countof(skus)];
+    *sku = k.activity.skus[0];
+    sku->stock = stock;
+    a.activity = str_of(name);
+    a.skus = sku;
+    a.sku_count = 1;
+    return a;
+}
+
+static void closings_and_recoveries_at_once(void **state)
 {
     (void)state;
-    fake_init(&k);
     struct incarnation_guard g;
     struct healer h;
-    k.incarnation = "fake-2";
-    k.heals = 100;
+    recovery_begin(&h, 2);
+    k.heals = 1000;
     assert_true(incarnation_init(&g, &k.store, incarnation_options_default()));
-    assert_true(healer_init(&h, &k.store, &k.ledger, &k.clock.clock, healer_options_default()));
     for (uint8_t n = 0; n < 9; n++) {
         struct activity a = numbered((uint16_t)(n + 1));
-        struct bucket b = {str_lit("act"), 1, n};
         incarnation_close(&g, &a, 0);
         incarnation_close(&g, &a, 0);    /* it is under way */
-        healer_want(&h, &b, str_lit("fake-2/1"));
-        healer_want(&h, &b, str_lit("fake-2/1"));
     }
     assert_int_equal(k.calls[FAKE_CLOSE], INCARNATION_CLOSES);
-    assert_int_equal(k.calls[FAKE_HEAL], 8);
-    assert_int_equal(h.busy, 8);
+    for (uint8_t n = 0; n < 65; n++) {
+        struct bucket b = {str_lit("act"), (uint8_t)(1 + n / 32), n % 32};
+        healer_want(&h, &k.activity, &b, str_lit("fake-2/1"));
+        healer_want(&h, &k.activity, &b, str_lit("fake-2/1"));
+    }
+    assert_int_equal(h.busy, 64);
+    assert_int_equal(k.calls[FAKE_HEAL], 2);
     healer_drain(&h);
     fake_pass(&k, 1000);
     assert_true(healer_idle(&h) && incarnation_idle(&g));
-    healer_want(&h, &(struct bucket){str_lit("act"), 1, 0}, str_lit("fake-2/1"));    /* it is going */
+    healer_want(&h, &k.activity, &(struct bucket){str_lit("act"), 1, 0}, str_lit("fake-2/1"));    /* it is going */
     assert_true(healer_idle(&h));
-    healer_free(&h);
     incarnation_free(&g);
-    fake_end(&k);
+    recovery_end(&h);
+}
+
+/* The large sale is found first, and has all places; the small one, and then one that is only paused, come when there is none. */
+static void recovery_takes_open_and_small_sales_first(void **state)
+{
+    (void)state;
+    struct healer h;
+    recovery_begin(&h, 1);
+    k.heals = 100000;
+    struct activity large = sized("large", 1000000), small = sized("small", 100), paused = sized("paused", 1), over = sized("over", 1);
+    paused.state = ACTIVITY_PAUSED;
+    over.state = ACTIVITY_CLOSED;
+    for (uint8_t n = 0; n < 64; n++)
+        healer_want(&h, &large, &(struct bucket){large.activity, (uint8_t)(1 + n / 32), n % 32}, str_lit("fake-2/1"));
+    assert_int_equal(h.busy, 64);
+    healer_want(&h, &small, &(struct bucket){small.activity, 1, 0}, str_lit("fake-2/1"));
+    healer_want(&h, &paused, &(struct bucket){paused.activity, 1, 0}, str_lit("fake-2/1"));    /* no lighter than any: not now */
+    healer_want(&h, &over, &(struct bucket){over.activity, 1, 0}, str_lit("fake-2/1"));        /* while no other is */
+    assert_int_equal(h.busy, 64);
+    size_t before = k.calls[FAKE_HEAL];
+    fake_pass(&k, 500);
+    assert_true(k.calls[FAKE_HEAL] > before + 50);
+    assert_true(str_eq(k.last_heal, str_lit("small")));    /* as long as there is more of it to tell, it is told */
+    k.heals = 0;
+    while (k.calls[FAKE_OPEN] == 0)
+        fake_pass(&k, 1);
+    assert_true(str_eq(k.last_open, str_lit("small")));
+    recovery_end(&h);
+}
+
+static void recovery_of_a_closed_sale_waits_for_all_others(void **state)
+{
+    (void)state;
+    struct healer h;
+    recovery_begin(&h, 1);
+    k.heals = 100000;
+    struct activity small = sized("small", 100), over = sized("over", 1), older = sized("older", 1);
+    over.state = older.state = ACTIVITY_CLOSED;
+    healer_want(&h, &over, &(struct bucket){over.activity, 1, 0}, str_lit("fake-2/1"));
+    healer_want(&h, &over, &(struct bucket){over.activity, 1, 1}, str_lit("fake-2/1"));
+    healer_want(&h, &older, &(struct bucket){older.activity, 1, 0}, str_lit("fake-2/1"));
+    assert_int_equal(h.busy, 2);
+    fake_pass(&k, 500);
+    assert_true(str_eq(k.last_heal, str_lit("over")));
+    healer_want(&h, &small, &(struct bucket){small.activity, 1, 0}, str_lit("fake-2/1"));    /* and makes way */
+    fake_pass(&k, 500);
+    assert_true(str_eq(k.last_heal, str_lit("small")));
+    recovery_end(&h);
 }
 
 static void whatever_fails_the_janitor_goes_on(void **state)
@@ -1408,7 +1488,8 @@ int main(void)
         cmocka_unit_test(a_janitor_who_does_not_hear_the_ledger_closes_nothing),
         cmocka_unit_test(the_janitor_sees_what_went_back),
         cmocka_unit_test(the_longest_unasked_is_forgotten), cmocka_unit_test(answers_may_overtake_each_other),
-        cmocka_unit_test(eight_closings_and_eight_healings_at_once),
+        cmocka_unit_test(closings_and_recoveries_at_once), cmocka_unit_test(recovery_takes_open_and_small_sales_first),
+        cmocka_unit_test(recovery_of_a_closed_sale_waits_for_all_others),
         cmocka_unit_test(whatever_fails_the_janitor_goes_on),
         cmocka_unit_test(an_activity_goes_through_its_life), cmocka_unit_test(a_half_warmed_activity_is_not_opened),
         cmocka_unit_test(whatever_fails_a_move_ends_once_and_can_be_repeated), cmocka_unit_test(each_unit_is_found_by_its_name),
