@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * order.c: batches. A batch takes a prefix of what is pulled of each of its queues; no queue is in two batches. Its items go to the ledger
- * in one call; where the ledger can never take them, half as many are tried, down to the one that is parked, and then on from there. */
+ * in one call; where the ledger can never take them, half as many are tried, down to the one that is parked, and then on from there. So also where another
+ * transaction holds a row: the one that needs it is deferred (order_deferred.c), and its queue goes on. */
 #include "order.h"
 
 #include <stdlib.h>
@@ -84,7 +85,8 @@ static void advance(struct order_batch *b, size_t n)
     }
     b->done += n;
     b->faults = 0;
-    b->limit = b->count - b->done;
+    if (!b->wary || b->limit > b->count - b->done)
+        b->limit = b->count - b->done;
 }
 
 static void rested(struct waiter *w, enum reason reason, const void *result)
@@ -158,6 +160,12 @@ static void park(struct order_batch *b, size_t at, bool with_offset, enum reason
 
 /* ---- placing -------------------------------------------------------------------------------------------------------------- */
 
+/* Another transaction holds what the item needs: the rest does not wait with it. */
+static void defer(struct order_batch *b, size_t at)
+{
+    log_item(LEVEL_WARN, order_defer(b->desk, &b->whats[at]) ? "message_deferred" : "message_left_to_the_janitor", b, at, REASON_LOCK_TIMEOUT);
+}
+
 static void count_verdicts(struct order_batch *b, const struct place_answer *a)
 {
     struct order_desk *d = b->desk;
@@ -166,6 +174,8 @@ static void count_verdicts(struct order_batch *b, const struct place_answer *a)
         const struct verdict *v = &a->verdicts[i];
         metric_add(METRIC_VERDICTS, v->outcome == REASON_RELEASED ? v->why : v->outcome, 1);
         b->reused[b->done + i] = v->outcome == REASON_MESSAGE_ID_REUSED;
+        if (v->outcome == REASON_LOCK_TIMEOUT)
+            defer(b, b->done + i);
         if (v->outcome == REASON_RELEASED && v->fresh && (v->why == REASON_TOKEN_CONFLICT || v->why == REASON_TOKEN_FOREIGN))
             log_item(LEVEL_ERROR, "order_create_failed", b, b->done + i, v->why);
         if (v->outcome == REASON_ORDERED && v->fresh) {
@@ -189,14 +199,21 @@ static void placed(struct waiter *w, enum reason reason, const void *result)
     metric_observe(METRIC_PLACE_SECONDS, clock_mono_us(b->desk->clock) - b->began_us);
     if (reason == REASON_OK) {
         KILLPOINT(PLACE_ANSWERED);
-        check(a->count == b->limit);
+        check(a->count == (b->skipping ? 0 : b->limit));
+        b->wary &= !b->skipping;
+        b->skipping = false;
         count_verdicts(b, a);
         advance(b, b->limit);
         go(b);
-    } else if (reason != REASON_POISON) {
+    } else if (b->skipping || !ledger_splits(reason)) {
         fault(b, reason);
     } else if (b->limit > 1) {
+        b->wary |= reason == REASON_LOCK_TIMEOUT;
         b->limit /= 2;    /* the first half is a prefix of its queues too */
+        go(b);
+    } else if (reason == REASON_LOCK_TIMEOUT) {
+        b->skipping = true;
+        defer(b, b->done);
         go(b);
     } else {
         park(b, b->done, true, REASON_POISON);
@@ -222,7 +239,7 @@ static void place(struct order_batch *b)
     struct order_desk *d = b->desk;
     struct queue_prefix moved[LEDGER_BATCH_MAX];
     struct place_ask ask = {.group = d->options.group, .owner = d->options.owner, .prefixes = moved, .prefix_count = prefixes(b, moved),
-                            .items = b->whats + b->done, .count = b->limit};
+                            .items = b->whats + b->done, .count = b->skipping ? 0 : b->limit};
     b->began_us = clock_mono_us(d->clock);
     b->waiter = (struct waiter){.wake = placed, .budget_ms = d->options.call_ms};
     KILLPOINT(PLACE_BEFORE);
@@ -289,7 +306,7 @@ static void start(struct order_desk *d)
     struct order_batch *b = list_entry(list_take(&d->idle), struct order_batch, link);
     b->count = b->done = 0;
     b->faults = 0;
-    b->parking = false;
+    b->parking = b->skipping = b->wary = false;
     memset(b->reused, 0, sizeof b->reused);
     d->turn++;
     for (size_t i = 0; i < d->queue_count && b->count < d->options.batch; i++) {
@@ -364,7 +381,7 @@ struct order_desk *order_new(struct bus *bus, struct ledger *ledger, struct cloc
     d->batches = calloc(options->batches, sizeof *d->batches);
     list_init(&d->idle);
     d->linger.waiter.wake = lingered;
-    if (!d->queues || !d->batches || !pages_new(d)) {
+    if (!d->queues || !d->batches || !pages_new(d) || !order_deferred_init(d)) {
         order_free(d);
         return NULL;
     }
@@ -396,7 +413,7 @@ void order_drain(struct order_desk *d)
 
 bool order_idle(const struct order_desk *d)
 {
-    if (!d->draining || d->in_flight > 0)
+    if (!d->draining || d->in_flight > 0 || waiter_busy(&d->deferrer))
         return false;
     for (size_t i = 0; i < d->queue_count; i++) {
         const struct order_queue *q = &d->queues[i];
@@ -414,6 +431,7 @@ void order_free(struct order_desk *d)
         return;
     d->running = false;
     clock_unset(d->clock, &d->linger);
+    order_deferred_stop(d);
     if (d->queues)
         order_queues_stop(d);
     for (size_t i = 0; d->batches && i < d->options.batches; i++) {

@@ -10,6 +10,9 @@
 #define ORDER_IDENTITY 64          /* what is kept of a UNIQ_KEY */
 #define ORDER_LEASE_US 3000000     /* as the ledger grants it */
 #define ORDER_BODY_KEPT 16384      /* what is kept of a body that cannot be read */
+#define ORDER_DEFERRED_MAX 64      /* messages whose unit another transaction held */
+#define ORDER_DEFERRED_MS 1000     /* between two tries to place them … */
+#define ORDER_DEFERRED_TRIES 60    /* … of which there are so many */
 
 struct pulled_item {
     int64_t offset, stored_ms;
@@ -68,6 +71,8 @@ struct order_batch {
     size_t count, done, limit;     /* items; finished; how many the call in flight holds */
     bool parking;                  /* the call in flight parks item `done` */
     enum reason why;               /* … for this */
+    bool skipping;                 /* the call in flight moves the offset past item `done`, which waits elsewhere */
+    bool wary;                     /* somebody holds a row: parts stay small until it is found */
     size_t reparking;              /* after a place: the next of its items to be parked without an offset */
     bool reused[LEDGER_BATCH_MAX];
     struct order_queue *queues[LEDGER_BATCH_MAX];
@@ -92,7 +97,10 @@ struct order_desk {
     bool looked;
     int64_t ledger_ms;             /* the ledger's clock in the last lease's answer, which came at ledger_us; 0: none yet */
     uint64_t ledger_us;
-    struct waiter looker, leaser;
+    struct waiter looker, leaser, deferrer;
+    struct order_deferred *deferred;
+    size_t deferred_count, deferred_asked;      /* and how many of them the call in flight is of */
+    struct alarm deferred_alarm;
     struct alarm renew, linger;
     size_t asked[ORDER_QUEUES_MAX];             /* which queue each of the lease call's is */
     size_t asked_count;
@@ -109,5 +117,9 @@ struct pulled_page *order_queue_page(struct order_queue *);  /* the page to be p
 uint64_t order_back_off(struct order_desk *, uint32_t faults);    /* microseconds, with jitter */
 void order_queues_init(struct order_desk *);
 void order_queues_stop(struct order_desk *);
+/* order_deferred.c */
+bool order_deferred_init(struct order_desk *);               /* false: no memory */
+bool order_defer(struct order_desk *, const struct create_order *);    /* copied; false: there is no room */
+void order_deferred_stop(struct order_desk *);
 /* order.c */
 void order_pump(struct order_desk *);                        /* makes batches of what is there */

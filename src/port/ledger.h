@@ -46,10 +46,12 @@ struct place_ask {
     size_t prefix_count;
     const struct create_order *items;
     size_t count;                      /* ≤ LEDGER_BATCH_MAX */
+    bool hurry;                        /* units that another transaction holds are not waited for */
 };
 #define LEDGER_BATCH_MAX 256
 struct verdict {
-    enum reason outcome;               /* ORDERED · RELEASED · MESSAGE_ID_REUSED (to be parked; nothing decided) */
+    enum reason outcome;               /* ORDERED · RELEASED · MESSAGE_ID_REUSED (to be parked; nothing decided) · of place: LOCK_TIMEOUT (another transaction holds its unit;
+                                          nothing is decided of it, and its offset is past: to be brought again) */
     enum reason why;                   /* of RELEASED; else OK */
     bool fresh;                        /* decided by this call; false: it stood already */
     struct str order;                  /* order_id, with ORDERED */

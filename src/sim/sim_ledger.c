@@ -3,6 +3,8 @@
  * the books' own and live as long as they. */
 #include "sim_ledger.h"
 
+#include "hash.h"
+
 #define BUDGET_MS 5000
 #define UNITS_MAX 4096
 
@@ -89,16 +91,38 @@ static bool answer_place(struct sim_call *c, enum reason reason, const struct ve
     return sim_call_answer(c, reason, reason == REASON_OK ? answer : NULL);
 }
 
+/* Whether another transaction holds the unit of this item during this second: as often as calls are refused. It draws nothing: the other faults of a seed stay as they are. */
+static bool unit_held(struct sim_call *c, struct sim_books *b, const struct create_order *what)
+{
+    struct hash_key key = {(uint64_t)(now_of(c) / 1000), (uint64_t)what->token.unit};
+    uint16_t permille = c->of->weather.permille[SIM_FAULT_REFUSED];
+    return permille > 0 && hash_keyed(key, what->reservation) % 1000 < permille && !sim_books_inbox(b, what->reservation);
+}
+
+/* The items whose unit is held are left out, and say so. */
 static bool act_place(struct sim_call *c)
 {
-    const struct place_ask *ask = c->ask;
+    const struct place_ask *asked = c->ask;
     struct sim_books *b = enter(c);
     bool regressed;
     if (!b)
         return true;
-    struct verdict *verdicts = sim_array(&c->ground, struct verdict, ask->count);
-    enum reason reason = sim_books_place(b, ask, now_of(c), verdicts, &regressed);
-    return answer_place(c, reason, verdicts, ask->count, regressed);
+    struct create_order items[LEDGER_BATCH_MAX];
+    struct verdict decided[LEDGER_BATCH_MAX], *verdicts = sim_array(&c->ground, struct verdict, asked->count);
+    struct place_ask ask = *asked;
+    size_t at[LEDGER_BATCH_MAX];
+    ask.items = items;
+    ask.count = 0;
+    for (size_t i = 0; i < asked->count; i++) {
+        verdicts[i] = (struct verdict){.outcome = REASON_LOCK_TIMEOUT, .why = REASON_OK};
+        at[ask.count] = i;
+        if (!unit_held(c, b, &asked->items[i]))
+            items[ask.count++] = asked->items[i];
+    }
+    enum reason reason = sim_books_place(b, &ask, now_of(c), decided, &regressed);
+    for (size_t i = 0; i < ask.count; i++)
+        verdicts[at[i]] = decided[i];
+    return answer_place(c, reason, verdicts, asked->count, regressed);
 }
 
 static void place(struct ledger *l, const struct place_ask *asked, struct waiter *w)

@@ -29,7 +29,7 @@ static void send_message(PGconn *conn, int round)
     char statement[512];
     snprintf(statement, sizeof statement,
              "SELECT v_outcome, v_fresh, v_order FROM place_orders('hundred', 'c', '{}', '{}', '{}', '{}', '{}', '{}', '{msg_%d}', '{req_%d}', '{rsv_%d}',"
-             " '{hundred}', '{S}', '{user_%d}', '{%d}', '{1}', '{1}', '{1796083200000}')", round, round, round, round, round);
+             " '{hundred}', '{S}', '{user_%d}', '{%d}', '{1}', '{1}', '{1796083200000}', false)", round, round, round, round, round);
     check(PQsendQuery(conn, statement) == 1);
     while (PQflush(conn) > 0)
         continue;

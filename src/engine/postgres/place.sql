@@ -2,7 +2,9 @@
 -- place_orders: one batch of create-order messages becomes verdicts, in one transaction (protocol §3).
 --
 -- In: the consumer group and owner; the queue prefixes the batch takes (q_*), each moved from → to; the items (i_*), arrays of one length.
+-- p_hurry: units that another transaction holds are not waited for; else for as long as lock_timeout says.
 -- Out: one row per item, in order. The one row QUEUE_LOST instead: an offset row was not where the caller believed; nothing was done.
+-- LOCK_TIMEOUT for an item: another transaction holds its unit. Nothing is decided of it, and the offset goes past it with the others: it is the caller's to bring again.
 -- Promises: whoever inserts an inbox row first has decided; at most one order per unit and generation, reservation, request, user
 -- and SKU; a released unit has its next generation and its return queued in the same transaction.
 -- No plan of these may depend on statistics, which are missing or stale when a sale begins (test/contract/ledger/ledger_plans.c):
@@ -11,7 +13,8 @@
 --   a condition that is the predicate of a partial index stands outside the look-up, or reads `status || ''`: else that index may be read from end to end.
 -- Locks: offsets → inbox → requests → units → orders → outbox, each in order of its key.
 
--- place_usual: the usual batch, where nothing collides: all items of `i_new` become orders. False: something is in the way, and nothing has happened.
+-- place_usual: the usual batch, where nothing collides: all items of `i_new` become orders. False: something is in the way, and nothing has happened; NULL: what is in
+-- the way is a row that another transaction holds.
 -- It is a subtransaction: an insert that need not ask every unique index first, nor be able to take itself back, costs half; a key that is
 -- taken, a unit that is not as its message says, a request that was refused before make it as if it had never been. Steps and locks are those of
 -- place_carefully. Its rows bear the number of the subtransaction: nothing here may ask by it who wrote them.
@@ -70,15 +73,37 @@ BEGIN
   INSERT INTO inventory_journal (unit, generation, change, delta, reservation_id)
   SELECT p.unit, p.generation, 'CONSUMED', -1, p.id FROM unnest(i_unit, i_generation, i_reservation, i_new) p(unit, generation, id, new) WHERE p.new;
   RETURN true;
-EXCEPTION WHEN unique_violation OR SQLSTATE 'SK001' THEN
-  RETURN false;
+EXCEPTION
+  WHEN unique_violation OR SQLSTATE 'SK001' THEN RETURN false;
+  WHEN lock_not_available THEN RETURN NULL;
 END $$;
 
--- place_carefully: the same for any batch, step by step (2 to 8 of protocol §6), with a verdict for each item whatever it met.
+-- units_hold(…): locks the units of those items that are fresh, in unit order, and says of each its place in the batch, its generation and whether it is AVAILABLE. Those that
+-- another transaction holds are waited for, or (p_hurry) left out.
+CREATE OR REPLACE FUNCTION units_hold(i_unit bigint[], i_activity text[], i_sku text[], is_fresh boolean[], p_hurry boolean)
+RETURNS TABLE (h_ordinal bigint, h_generation integer, h_available boolean) LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF p_hurry THEN
+    RETURN QUERY
+      SELECT i.ordinal, t.generation, t.status = 'AVAILABLE'
+      FROM (SELECT * FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal) WHERE i.fresh ORDER BY i.unit) i
+      CROSS JOIN LATERAL (SELECT t.generation, t.status, t.activity_id, t.sku_id FROM inventory_token t WHERE t.unit = i.unit LIMIT 1 FOR UPDATE SKIP LOCKED) t
+      WHERE t.activity_id = i.activity AND t.sku_id = i.sku;
+  ELSE
+    RETURN QUERY
+      SELECT i.ordinal, t.generation, t.status = 'AVAILABLE'
+      FROM (SELECT * FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal) WHERE i.fresh ORDER BY i.unit) i
+      CROSS JOIN LATERAL (SELECT t.generation, t.status, t.activity_id, t.sku_id FROM inventory_token t WHERE t.unit = i.unit LIMIT 1 FOR UPDATE) t
+      WHERE t.activity_id = i.activity AND t.sku_id = i.sku;
+  END IF;
+END $$;
+
+-- place_carefully: the same for any batch, step by step (2 to 8 of protocol §6), with a verdict for each item whatever it met; or LOCK_TIMEOUT, where its unit is held.
+DROP FUNCTION IF EXISTS place_carefully(text, text[], text[], text[], text[], text[], text[], bigint[], integer[], smallint[], bigint[]);
 CREATE OR REPLACE FUNCTION place_carefully(
   p_group text,
   i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
-  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[])
+  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[], p_hurry boolean)
 RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_order text, v_superseded_by text, v_regressed boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -86,6 +111,7 @@ DECLARE
   n integer := cardinality(i_reservation);
   rows integer;
   place integer;
+  undecided text[] := '{}';      -- reservations whose unit another transaction holds
   fresh integer;                 -- how many were inserted by us
   is_fresh boolean[];            -- per ordinal, like the next two
   u_generation integer[];        -- of the item's unit as locked; NULL: no such unit of that SKU
@@ -126,10 +152,14 @@ BEGIN
       WHERE i.fresh ORDER BY key) k;
 
     -- 3. the units of fresh items, locked in unit order
-    SELECT array_agg(i.ordinal), array_agg(t.generation), array_agg(t.status = 'AVAILABLE') INTO held_at, held_generation, held_available
-    FROM (SELECT * FROM unnest(i_unit, i_activity, i_sku, is_fresh) WITH ORDINALITY i(unit, activity, sku, fresh, ordinal) WHERE i.fresh ORDER BY i.unit) i
-    CROSS JOIN LATERAL (SELECT t.generation, t.status, t.activity_id, t.sku_id FROM inventory_token t WHERE t.unit = i.unit LIMIT 1 FOR UPDATE) t
-    WHERE t.activity_id = i.activity AND t.sku_id = i.sku;
+    BEGIN
+      SELECT array_agg(h_ordinal), array_agg(h_generation), array_agg(h_available) INTO held_at, held_generation, held_available
+      FROM units_hold(i_unit, i_activity, i_sku, is_fresh, p_hurry);
+    EXCEPTION WHEN lock_not_available THEN
+      p_hurry := true;
+      SELECT array_agg(h_ordinal), array_agg(h_generation), array_agg(h_available) INTO held_at, held_generation, held_available
+      FROM units_hold(i_unit, i_activity, i_sku, is_fresh, true);
+    END;
     u_generation := array_fill(NULL::integer, ARRAY[n]);
     u_available := array_fill(NULL::boolean, ARRAY[n]);
     FOR k IN 1 .. coalesce(cardinality(held_at), 0) LOOP
@@ -137,6 +167,16 @@ BEGIN
       u_generation[place] := held_generation[k];
       u_available[place] := held_available[k];
     END LOOP;
+    IF p_hurry AND coalesce(cardinality(held_at), 0) < fresh THEN    -- those whose unit is there, and not ours now: as if they had not come
+      undecided := ARRAY(
+        SELECT i.reservation FROM unnest(i_reservation, i_unit, i_activity, i_sku, is_fresh, u_generation) i(reservation, unit, activity, sku, fresh, held)
+        WHERE i.fresh AND i.held IS NULL
+          AND (SELECT t.unit FROM inventory_token t WHERE t.unit = i.unit AND t.activity_id || '' = i.activity AND t.sku_id || '' = i.sku) IS NOT NULL);
+      DELETE FROM consumer_inbox WHERE reservation_id = ANY (undecided);
+      SELECT array_agg(i.fresh AND NOT i.reservation = ANY (undecided) ORDER BY i.ordinal) INTO is_fresh
+      FROM unnest(i_reservation, is_fresh) WITH ORDINALITY i(reservation, fresh, ordinal);
+      fresh := fresh - cardinality(undecided);
+    END IF;
 
     -- 4. orders: the first item of each unit that matches it, the first of each request, unless the request was refused before
     WITH item AS (
@@ -220,22 +260,26 @@ BEGIN
   -- 8. one verdict per ordinal
   IF EXISTS (SELECT FROM unnest(i_reservation, i_message) i(reservation, message)
              WHERE (SELECT x.outcome FROM consumer_inbox x WHERE x.reservation_id = i.reservation) IS NULL
-               AND (SELECT x.outcome FROM consumer_inbox x WHERE x.consumer_group = p_group AND x.message_id = i.message) IS NULL) THEN
+               AND (SELECT x.outcome FROM consumer_inbox x WHERE x.consumer_group = p_group AND x.message_id = i.message) IS NULL)
+     AND cardinality(undecided) = 0 THEN
     RAISE EXCEPTION 'place_orders: an item has no verdict' USING ERRCODE = 'assert_failure';
   END IF;
   RETURN QUERY
-    SELECT coalesce(x.outcome, 'MESSAGE_ID_REUSED'), x.reason, i.fresh, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END,
+    SELECT coalesce(x.outcome, CASE WHEN cardinality(undecided) > 0 AND (SELECT y.outcome FROM consumer_inbox y WHERE y.consumer_group = p_group AND y.message_id = i.message) IS NULL
+                                    THEN 'LOCK_TIMEOUT' ELSE 'MESSAGE_ID_REUSED' END), x.reason, i.fresh, CASE x.outcome WHEN 'ORDERED' THEN order_name(x.reservation_id) END,
            x.superseded_by, coalesce(regressed, false)
-    FROM unnest(i_reservation, is_fresh) WITH ORDINALITY i(reservation, fresh, ordinal)
+    FROM unnest(i_reservation, i_message, is_fresh) WITH ORDINALITY i(reservation, message, fresh, ordinal)
     LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = i.reservation LIMIT 1) x ON true
     ORDER BY i.ordinal;
 END $$;
 
+DROP FUNCTION IF EXISTS place_orders(text, text, text[], text[], integer[], bigint[], bigint[], text[], text[], text[], text[], text[], text[], text[], bigint[], integer[],
+  smallint[], bigint[]);
 CREATE OR REPLACE FUNCTION place_orders(
   p_group text, p_owner text,
   q_broker text[], q_topic text[], q_number integer[], q_from bigint[], q_to bigint[], q_identity text[],
   i_message text[], i_request text[], i_reservation text[], i_activity text[], i_sku text[], i_user text[],
-  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[])
+  i_unit bigint[], i_generation integer[], i_epoch smallint[], i_created bigint[], p_hurry boolean)
 RETURNS TABLE (v_outcome text, v_why text, v_fresh boolean, v_order text, v_superseded_by text, v_regressed boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -243,6 +287,7 @@ DECLARE
   n integer := cardinality(i_reservation);
   rows integer;
   news integer;
+  usual boolean := false;
   is_new boolean[];    -- per ordinal: no verdict of it stands, and it is the first of its reservation in the batch
 BEGIN
   -- 1. the offsets, all or nothing
@@ -272,10 +317,12 @@ BEGIN
     SELECT i.ordinal, row_number() OVER (PARTITION BY i.reservation ORDER BY i.ordinal) = 1
            AND (SELECT x.outcome FROM consumer_inbox x WHERE x.reservation_id = i.reservation) IS NULL AS new
     FROM unnest(i_reservation) WITH ORDINALITY i(reservation, ordinal)) i;
-  IF news = 0 OR NOT place_usual(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch, i_created,
-                                 is_new, news) THEN
+  IF news > 0 AND NOT p_hurry THEN
+    usual := place_usual(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch, i_created, is_new, news);
+  END IF;
+  IF usual IS NOT TRUE THEN    -- what has been waited for once is not waited for again
     RETURN QUERY SELECT * FROM place_carefully(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch,
-                                               i_created);
+                                               i_created, p_hurry OR usual IS NULL);
   ELSIF news = n THEN
     PERFORM orders_tell(i_reservation, i_activity);
     RETURN QUERY SELECT 'ORDERED', NULL::text, true, order_name(i.id), NULL::text, false FROM unnest(i_reservation) i(id);

@@ -125,6 +125,7 @@ static void place(struct ledger *l, const struct place_ask *a, struct waiter *w)
     COLUMN_I32(p, a->count, generation_of(item[i].token));
     COLUMN_I16(p, a->count, item[i].epoch);
     COLUMN_I64(p, a->count, item[i].created_ms);
+    params_bool(p, a->hurry);
     lane_submit(c);
 }
 

@@ -42,7 +42,10 @@ BEGIN
   IF p_decision = 'RETRY' THEN
     RETURN QUERY SELECT p.v_outcome, p.v_why FROM place_orders(v.consumer_group, 'review', '{}', '{}', '{}', '{}', '{}', '{}',
       ARRAY[i_message], ARRAY[i_request], ARRAY[i_reservation], ARRAY[i_activity], ARRAY[i_sku], ARRAY[i_user], ARRAY[i_unit], ARRAY[i_generation],
-      ARRAY[i_epoch], ARRAY[i_created]) p;
+      ARRAY[i_epoch], ARRAY[i_created], false) p WHERE p.v_outcome <> 'LOCK_TIMEOUT';
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'another transaction holds the unit' USING ERRCODE = 'lock_not_available';
+    END IF;
   ELSE
     RETURN QUERY SELECT p.v_outcome, p.v_why FROM release_reservations(
       ARRAY[i_request], ARRAY[i_reservation], ARRAY[i_activity], ARRAY[i_sku], ARRAY[i_user], ARRAY[i_unit], ARRAY[i_generation],

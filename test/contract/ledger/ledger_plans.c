@@ -54,8 +54,10 @@ struct probe {
 
 #define ITEMS(n, unit, user, request) "SELECT 'plans', 'me', '{}', '{}', '{}', '{}', '{}', '{}', array_agg('msg_" n "' || k), array_agg(" request "), array_agg('rsv_" n "' || k), " \
     "array_agg('%A'::text), array_agg('S'::text), array_agg(" user "), array_agg(" unit "), array_agg(1), array_agg(1), array_agg(1796083200000) FROM generate_series(1, 64) k"
+#define PATIENT(items) "SELECT p.*, false FROM (" items ") p"
+#define HURRY(items) "SELECT p.*, true FROM (" items ") p"
 #define STOOD "SELECT 'plans', 'me', '{}', '{}', '{}', '{}', '{}', '{}', array_agg('msg_%A_' || k), array_agg('q' || k), array_agg('rsv_%A_' || k), array_agg('%A'::text), " \
-    "array_agg('S'::text), array_agg('u' || k), array_agg(" FIRST " + k), array_agg(1), array_agg(1), array_agg(1796083200000) FROM generate_series(90, 5760, 90) k"
+    "array_agg('S'::text), array_agg('u' || k), array_agg(" FIRST " + k), array_agg(1), array_agg(1), array_agg(1796083200000), false FROM generate_series(90, 5760, 90) k"
 #define FIRST "(SELECT unit_first FROM activity_sku WHERE activity_id = '%A' AND sku_id = 'S')"
 #define FREE "(SELECT unit_first + stock - 1000 FROM activity_sku WHERE activity_id = '%A' AND sku_id = 'S')"
 #define MESSAGE "SELECT 'plans', 'me', NULL, NULL, NULL, NULL, NULL, NULL, 'rsv_p1', 'x', 'POISON', 'msg_p1', 'q_p1', 'rsv_p1', '%A', 'S', 'u_p1', " FIRST ", 1, 1, 1796083200000"
@@ -71,10 +73,11 @@ struct probe {
     "UPDATE bucket SET mark = 'life/1', step = 'WALK', from_lap = 7 WHERE activity_id = '%A'"
 
 static const struct probe probes[] = {
-    {CALL_place, "64 new", 10000, NULL, ITEMS("new", FREE " + k", "'v' || k", "'q_new' || k")},
+    {CALL_place, "64 new", 10000, NULL, PATIENT(ITEMS("new", FREE " + k", "'v' || k", "'q_new' || k"))},
     {CALL_place, "64 that stand", 12000, NULL, STOOD},
-    {CALL_place, "64 of users that have theirs", 16000, NULL, ITEMS("again", FREE " + k", "'u' || k * 1500", "'q_again' || k")},
-    {CALL_place, "64 requests that are decided", 16000, NULL, ITEMS("same", FIRST " + k * 1500", "'u' || k * 1500", "'q' || k * 1500")},
+    {CALL_place, "64 of users that have theirs", 16000, NULL, PATIENT(ITEMS("again", FREE " + k", "'u' || k * 1500", "'q_again' || k"))},
+    {CALL_place, "64 requests that are decided", 16000, NULL, PATIENT(ITEMS("same", FIRST " + k * 1500", "'u' || k * 1500", "'q' || k * 1500"))},
+    {CALL_place, "64 in a hurry", 12000, NULL, HURRY(ITEMS("soon", FREE " + k", "'v' || k", "'q_soon' || k"))},
     {CALL_release, "64 new", 10000, NULL, RELEASED("'rsv_rel' || k", FREE " + k", "'v' || k")},
     {CALL_release, "64 that stand", 8000, NULL, RELEASED("'rsv_%A_' || k * 1500", FIRST " + k * 1500", "'u' || k * 1500")},
     {CALL_park, "a message", 200, NULL, MESSAGE},

@@ -194,6 +194,51 @@ static void the_sweep_steps_past_held_rows(void **state)
     finish_all();
 }
 
+static struct told place_hurried(const struct create_order *items, size_t count)
+{
+    struct told told = {0};
+    struct seen seen = SEEN(.keep = told_keep, .into = &told);
+    ledger_place(world->ledger, &(struct place_ask){.group = str_lit("contract"), .owner = str_lit("x"), .items = items, .count = count, .hurry = true}, &seen.waiter);
+    told.reason = seen_await(world, &seen);
+    return told;
+}
+
+/* One unit is held: nothing is decided of the one message that names it, everything else of its batch is, and the offset is past. */
+static void a_held_unit_holds_up_no_other(void **state)
+{
+    (void)state;
+    struct activity a = shop("heldup", 20, 5, 1), other = shop("heldup_not", 5, 5, 1);
+    struct queue q = {.broker = str_lit("held"), .topic = str_lit("t"), .number = 0};
+    struct lease_ask lease = {.group = str_lit("contract"), .owner = str_lit("tester"), .queues = &q, .starts = (const int64_t[]){0}, .count = 1};
+    struct seen leased = SEEN();
+    ledger_lease(world->ledger, &lease, &leased.waiter);
+    assert_int_equal(seen_await(world, &leased), REASON_OK);
+    sql_done("BEGIN; SELECT FROM inventory_token WHERE unit = (SELECT unit_first + 1 FROM activity_sku WHERE activity_id = 'heldup' AND sku_id = 'S') FOR UPDATE");
+    struct create_order batch[] = {item(&a, "S", "u0", "q", "0", s_unit(&a, 0, 1)), item(&a, "S", "u1", "q", "1", s_unit(&a, 1, 1)),
+                                   item(&a, "S", "u2", "q", "2", s_unit(&a, 2, 1)), item(&other, "S", "u3", "q", "3", s_unit(&other, 0, 1))};
+    struct told t = place_from(&(struct queue_prefix){.queue = q, .from = 0, .to = 4, .identity = str_lit("i4")}, 1, str_lit("tester"), batch, 4);
+    assert_int_equal(t.reason, REASON_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(t.verdicts[i].outcome, i == 1 ? REASON_LOCK_TIMEOUT : REASON_ORDERED);
+    assert_sql("SELECT next FROM consumer_offset WHERE broker = 'held'", "4");
+    assert_int_equal(look(LOOK_RESERVATION, batch[1].reservation, a.activity, batch[1].user).reason, REASON_NOT_FOUND);
+    /* with others that stand, twice in one batch, and without a wait */
+    struct create_order again[] = {batch[0], batch[1], item(&a, "S", "u4", "q", "4", s_unit(&a, 4, 1)), batch[1]};
+    t = place(again, 4);
+    assert_true(t.reason == REASON_OK && t.verdicts[0].outcome == REASON_ORDERED && !t.verdicts[0].fresh && t.verdicts[2].fresh);
+    assert_true(t.verdicts[1].outcome == REASON_LOCK_TIMEOUT && t.verdicts[3].outcome == REASON_LOCK_TIMEOUT);
+    uint64_t before = clock_mono_us(world->clock);
+    t = place_hurried((struct create_order[]){batch[1], item(&a, "S", "u5", "q", "5", s_unit(&a, 5, 1))}, 2);
+    assert_true(clock_mono_us(world->clock) - before < 400000);
+    assert_true(t.verdicts[0].outcome == REASON_LOCK_TIMEOUT && t.verdicts[1].outcome == REASON_ORDERED);
+    sql_done("COMMIT");
+    t = place_hurried(&batch[1], 1);
+    assert_true(t.reason == REASON_OK && t.verdicts[0].outcome == REASON_ORDERED && t.verdicts[0].fresh);
+    assert_clean(a.activity);
+    assert_clean(other.activity);
+    finish_all();
+}
+
 /* ---- what is counted has an end ---- */
 
 static void a_count_of_reviews_ends(void **state)
@@ -1038,6 +1083,7 @@ int main(void)
         cmocka_unit_test(an_audit_of_the_rest_finds_what_is_of_no_activity),
         cmocka_unit_test(a_recovery_looks_at_each_unit_once),
         cmocka_unit_test(the_sweep_steps_past_held_rows),
+        cmocka_unit_test(a_held_unit_holds_up_no_other),
         cmocka_unit_test(a_count_of_reviews_ends),
         cmocka_unit_test(units_of_a_backlog_may_all_be_under_way),
         cmocka_unit_test(a_migration_that_waits_says_for_whom),

@@ -394,7 +394,7 @@ static void place(struct ledger *l, const struct place_ask *a, struct waiter *w)
     }
     k->placed += a->count;
     for (size_t i = 0; i < a->count; i++)
-        f->judged[i] = (struct verdict){.outcome = k->outcome, .why = REASON_OK, .fresh = true, .order = str_lit("ord")};
+        f->judged[i] = (struct verdict){.outcome = k->judge_item ? k->judge_item(&a->items[i]) : k->outcome, .why = REASON_OK, .fresh = true, .order = str_lit("ord")};
     f->answer.place = (struct place_answer){f->judged, a->count, false};
     f->result = &f->answer.place;
 }

@@ -69,6 +69,7 @@ struct fake {
     struct finding finding;        /* of audit; no rule: none */
     struct repair_item last_repair;
     enum reason outcome;           /* of place's verdicts */
+    enum reason (*judge_item)(const struct create_order *);    /* NULL: `outcome` */
     size_t placed, parked, settled[RESERVATION_STATE_COUNT], restocked;    /* items, not calls */
     enum reason parked_why[64];
     struct outbox_row rows[16];

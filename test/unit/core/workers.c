@@ -177,6 +177,94 @@ static void forged_message_is_parked(void **state)
     stop(d);
 }
 
+/* ---- what another transaction holds ---- */
+
+static size_t held_count;                     /* the first so many messages name a held unit */
+static size_t place_calls_of_held;
+static bool is_held(const struct create_order *what)
+{
+    for (size_t i = 0; i < held_count; i++)
+        if (strstr(bodies[i], "rsv_") && memcmp(strstr(bodies[i], "rsv_"), what->reservation.ptr, what->reservation.len) == 0)
+            return true;
+    return false;
+}
+static enum reason judge_held(const struct create_order *what)
+{
+    bool held = is_held(what);
+    place_calls_of_held += held;
+    return held ? REASON_LOCK_TIMEOUT : REASON_ORDERED;
+}
+
+static void consume_with_held_unit_defers_its_message_alone(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    messages(37, 0);
+    held_count = 3;
+    k.judge_item = judge_held;
+    struct order_desk *d = consumer();
+    fake_pass(&k, 300);
+    assert_int_equal(k.queue_next, 37);
+    assert_int_equal(order_facts(d).placed, 34);
+    fake_pass(&k, 5000);
+    assert_int_equal(order_facts(d).placed, 34);
+    held_count = 1;    /* two are let go: each is placed with the next try, and what comes after the first moves up */
+    fake_pass(&k, 1500);
+    assert_int_equal(order_facts(d).placed, 36);
+    held_count = 0;
+    fake_pass(&k, 1500);
+    assert_int_equal(order_facts(d).placed, 37);
+    size_t calls = k.calls[FAKE_PLACE];
+    fake_pass(&k, 5000);
+    assert_int_equal(k.calls[FAKE_PLACE], calls);    /* and that is all */
+    assert_int_equal(k.parked, 0);
+    stop(d);
+}
+
+static enum reason judge_locked(const struct place_ask *a)
+{
+    for (size_t i = 0; i < a->count && !a->hurry; i++)
+        if (is_held(&a->items[i]))
+            return REASON_LOCK_TIMEOUT;
+    return REASON_OK;
+}
+
+/* Where the ledger cannot tell which of them it is, the batch is taken in parts, as for one that can never be taken; but nothing is parked. */
+static void consume_with_lock_timeout_splits_and_defers(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    messages(37, 0);
+    held_count = 1;
+    k.judge = judge_locked;
+    struct order_desk *d = consumer();
+    fake_pass(&k, 900);
+    assert_int_equal(k.queue_next, 37);
+    assert_int_equal(order_facts(d).placed, 36);
+    fake_pass(&k, 1500);
+    assert_int_equal(order_facts(d).placed, 37);
+    assert_int_equal(k.parked, 0);
+    stop(d);
+}
+
+/* Bounds: so many are kept, and tried so often; the janitor announces the others. */
+static void deferred_messages_have_bounds(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    messages(70, 0);
+    held_count = 70;
+    place_calls_of_held = 0;
+    k.judge_item = judge_held;
+    struct order_desk *d = consumer();
+    fake_pass(&k, 500);
+    assert_int_equal(k.queue_next, 70);
+    assert_int_equal(place_calls_of_held, 70);
+    fake_pass(&k, 120000);
+    assert_int_equal(place_calls_of_held, 70 + 64 * 60);
+    stop(d);
+}
+
 static void what_cannot_be_read_is_parked_in_its_turn(void **state)
 {
     (void)state;
@@ -1478,6 +1566,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_placed_and_the_offset_is_behind_it), cmocka_unit_test(consumer_reports_when_its_queue_was_read), cmocka_unit_test(the_one_that_can_never_be_taken_is_parked),
         cmocka_unit_test(forged_message_is_parked), cmocka_unit_test(event_carries_its_tag_and_follows_its_order), cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
+        cmocka_unit_test(consume_with_held_unit_defers_its_message_alone), cmocka_unit_test(consume_with_lock_timeout_splits_and_defers),
+        cmocka_unit_test(deferred_messages_have_bounds),
         cmocka_unit_test(another_queue_is_read_from_its_beginning), cmocka_unit_test(a_new_link_is_not_believed_before_the_queue_is_known),
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
