@@ -151,7 +151,7 @@ static enum reason read_answer(struct redis_store *r, const struct redis_call *c
     case REDIS_SCRIPT_look: return redis_reply_look(reply, arena, &out->look);
     case REDIS_SCRIPT_due: return redis_reply_due(reply, arena, &out->due);
     case REDIS_SCRIPT_stock: return redis_reply_stock(reply, arena, &out->stock);
-    case REDIS_SCRIPT_install:
+    case REDIS_SCRIPT_install: return redis_reply_reason(reply);
     case REDIS_SCRIPT_prove: return read_proof(r, reply);
     case REDIS_SCRIPT_holdings: return redis_reply_holdings(reply, text, c->which, arena, &out->holdings);
     case REDIS_SCRIPT_close: return redis_reply_close(reply, &out->close);
