@@ -124,28 +124,40 @@ BEGIN
     SELECT b.kind, b.generation FROM outbox b
     WHERE b.kind IN ('ORDERS', 'STATUSES', 'RETURNS') AND b.outbox_id + 0 > ids[cardinality(ids)] AND (b.claimed_until IS NULL OR b.claimed_until <= now())
     ORDER BY b.outbox_id + 0 LIMIT 8) unclaimed;
+  -- Orders, as mostly; then what a recovery tells.
   RETURN QUERY
-    SELECT b.outbox_id, b.version, CASE b.kind WHEN 'STATUSES' THEN 'STATUS' WHEN 'RETURNS' THEN 'RETURN' ELSE b.kind END, b.activity_id,
-           coalesce(a.number, 0), coalesce(a.epoch, 0::smallint), coalesce(a.buckets, 0::smallint), coalesce(a.rebuilding, false),
-           coalesce(o.user_id, x.user_id, ''), coalesce(o.sku_id, x.sku_id, t.sku_id, ''), coalesce(o.request_id, x.request_id, ''), coalesce(m.id, ''),
-           coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''), CASE b.kind WHEN 'STATUSES' THEN x.outcome ELSE 'ORDERED' END,
-           coalesce(x.reason, 'OK'), coalesce(o.unit, x.unit, m.unit, 0), coalesce(o.generation, x.generation, m.generation, 0), coalesce(t.bucket, 0::smallint),
-           b.kind = 'RETURNS' AND (t.unit IS NULL OR t.generation <> m.generation OR t.status <> 'AVAILABLE'), coalesce(o.order_id, ''),
-           CASE b.kind WHEN 'ORDERS' THEN json_build_object('event', 'ORDER_CREATED', 'event_id', 'EVENT:ORDER_CREATED:' || o.reservation_id,
-             'reservation_id', o.reservation_id,
+    SELECT b.outbox_id, b.version, b.kind, b.activity_id, a.number, a.epoch, a.buckets, a.rebuilding, o.user_id, o.sku_id, o.request_id, o.reservation_id,
+           '', '', '', 'ORDERED', 'OK', o.unit, o.generation, 0::smallint, false, o.order_id,
+           json_build_object('event', 'ORDER_CREATED', 'event_id', 'EVENT:ORDER_CREATED:' || o.reservation_id, 'reservation_id', o.reservation_id,
              'order_id', o.order_id, 'activity_id', o.activity_id, 'sku_id', o.sku_id, 'user_id', o.user_id, 'request_id', o.request_id,
              'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
              'pay_deadline', to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'reason', NULL,
-             'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text ELSE '' END,
+             'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text,
+           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, '', '', 0::bigint, '', ''
+    FROM outbox b
+    CROSS JOIN LATERAL (SELECT k.* FROM activity k WHERE k.activity_id = b.activity_id LIMIT 1) a
+    CROSS JOIN LATERAL unnest(b.reservations) WITH ORDINALITY m(id, ordinal)
+    CROSS JOIN LATERAL (SELECT k.* FROM orders k WHERE k.reservation_id = m.id LIMIT 1) o
+    WHERE b.outbox_id = ANY (ids) AND b.kind || '' = 'ORDERS'
+    ORDER BY b.outbox_id, m.ordinal;
+  IF (SELECT b.outbox_id FROM outbox b WHERE b.outbox_id = ANY (ids) AND b.kind || '' <> 'ORDERS' LIMIT 1) IS NULL THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+    SELECT b.outbox_id, b.version, CASE b.kind WHEN 'STATUSES' THEN 'STATUS' ELSE 'RETURN' END, b.activity_id,
+           coalesce(a.number, 0), coalesce(a.epoch, 0::smallint), coalesce(a.buckets, 0::smallint), coalesce(a.rebuilding, false),
+           coalesce(x.user_id, ''), coalesce(x.sku_id, t.sku_id, ''), coalesce(x.request_id, ''), coalesce(m.id, ''),
+           coalesce(x.superseded_by, ''), coalesce(s.request_id, ''), coalesce(s.sku_id, ''), coalesce(x.outcome, 'ORDERED'),
+           coalesce(x.reason, 'OK'), coalesce(x.unit, m.unit, 0), coalesce(x.generation, m.generation, 0), coalesce(t.bucket, 0::smallint),
+           b.kind = 'RETURNS' AND (t.unit IS NULL OR t.generation <> m.generation OR t.status <> 'AVAILABLE'), '', '',
            rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, '', '', 0::bigint, '', ''
     FROM outbox b
     LEFT JOIN LATERAL (SELECT k.* FROM activity k WHERE k.activity_id = b.activity_id LIMIT 1) a ON true
     CROSS JOIN LATERAL unnest(b.reservations, b.units, b.generations) WITH ORDINALITY m(id, unit, generation, ordinal)
-    LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE b.kind = 'ORDERS' AND k.reservation_id = m.id LIMIT 1) o ON true
     LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE b.kind = 'STATUSES' AND k.reservation_id = m.id LIMIT 1) x ON true
     LEFT JOIN LATERAL (SELECT k.request_id, k.sku_id FROM consumer_inbox k WHERE k.reservation_id = x.superseded_by LIMIT 1) s ON true
     LEFT JOIN LATERAL (SELECT k.* FROM inventory_token k WHERE b.kind = 'RETURNS' AND k.unit = m.unit LIMIT 1) t ON true
-    WHERE b.outbox_id = ANY (ids)
+    WHERE b.outbox_id = ANY (ids) AND b.kind || '' <> 'ORDERS'
     ORDER BY b.outbox_id, m.ordinal;
 END $$;
 
