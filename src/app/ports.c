@@ -56,8 +56,8 @@ bool ports_open(struct ports *p, uv_loop_t *loop, const struct config *config, u
         buf_add_fmt(complaint, "rocketmq.namesrv from %s cannot be used: expected host:port, with ; between several", config->from[SETTING_rocketmq_namesrv].where);
     if (parts & PORTS_LEDGER)
         p->ledger = postgres_open(&(struct postgres_options){.loop = loop, .url = config->postgres_url});
-    if (parts & PORTS_LEDGER && config->payment_channel_url[0] != 0 && !(p->channel = channel_http_open(loop, str_of(config->payment_channel_url))))
-        buf_add_fmt(complaint, "payment.channel_url from %s cannot be used: expected http://host:port with a literal address", config->from[SETTING_payment_channel_url].where);
+    if (parts & PORTS_LEDGER && config->payment_channel_url[0] != 0 && !(p->channel = channel_http_open(loop, str_of(config->payment_channel_url), str_of(config->payment_channel_ca))))
+        buf_add_fmt(complaint, "payment.channel_url from %s cannot be used: expected http[s]://[user:password@]host[:port][/path]", config->from[SETTING_payment_channel_url].where);
     if (complaint->len == 0)
         return true;
     ports_close(p);    /* the loop is the caller's: what else stands on it only he can close */

@@ -3,6 +3,7 @@
  * every plain refusal are made once, at the start, with a gap for the request_id: SOLD_OUT is said a hundred thousand times a second. */
 #pragma once
 #include "jwt.h"
+#include "log.h"
 #include "payment.h"
 #include "public_api.h"
 #include "query.h"
@@ -29,6 +30,7 @@ struct public_api {
     struct link out;                  /* calls that core still works on */
     uv_timer_t gauges;
     struct http_server_stats shown;
+    struct log_ration late, unreadable;    /* of the lines about callbacks */
     bool draining;
 };
 
@@ -47,6 +49,7 @@ struct public_call {
     bool token_refused;               /* the qualification token is not one of ours, or another's: only a replay is answered */
     bool taking, asking, paying, canceling, reading;    /* what is with core: one of the four, or the list of activities */
     struct str refunds;               /* of an order: JSON, or empty */
+    bool refunds_truncated;           /* … and there are more */
     struct catalog_wait catalog;
     struct str activity;
     /* an event stream */

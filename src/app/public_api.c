@@ -12,6 +12,7 @@
 #include "problem.h"
 #include "public.h"
 #include "public_body.h"
+#include "public_body.h"
 #include "webhook.h"
 
 /* ---- what is the same for everybody ------------------------------------------------------------------------------------------------------ */
@@ -173,7 +174,7 @@ static void on_gauges_closed(uv_handle_t *t) { free_api(t->data); }
 static struct http_server_config server_config(const struct config *c)
 {
     return (struct http_server_config){.handle = handle, .refuse = server_refuses, .connections_max = (size_t)c->http_connections,
-        .limits = {.body = (size_t)c->http_body_bytes}, .idle_ms = (uint32_t)c->http_idle_ms, .arena = sizeof(struct public_call) + 4096 + 64};
+        .limits = {.body = (size_t)c->http_body_bytes, .wide_path = str_lit("/v1/payments/callbacks"), .wide_body = PAYMENT_BODY_MAX}, .idle_ms = (uint32_t)c->http_idle_ms, .arena = sizeof(struct public_call) + 4096 + PUBLIC_REFUNDS_BYTES + 64};
 }
 
 size_t public_api_memory(const struct config *config)

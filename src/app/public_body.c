@@ -55,13 +55,17 @@ void public_body_reservation(struct buf *out, const struct reservation_view *v)
     json_close(out);
 }
 
-void public_body_refunds(struct buf *out, const struct payment_record *payments, size_t count)
+bool public_body_refunds(struct buf *out, const struct payment_record *payments, size_t count)
 {
     size_t shown = 0;
     for (size_t i = 0; i < count; i++) {
         const struct payment_record *p = &payments[i];
-        if (p->refund == REFUND_NONE || out->cap - out->len < 256)
+        if (p->refund == REFUND_NONE)
             continue;
+        if (shown == PUBLIC_REFUNDS_MAX) {
+            json_close_array(out);
+            return true;
+        }
         if (shown++ == 0)
             json_open_array(out);
         json_open(out);
@@ -73,9 +77,10 @@ void public_body_refunds(struct buf *out, const struct payment_record *payments,
     }
     if (shown > 0)
         json_close_array(out);
+    return false;
 }
 
-void public_body_order(struct buf *out, const struct order *o, struct str refunds)
+void public_body_order(struct buf *out, const struct order *o, struct str refunds, bool truncated)
 {
     char token[TOKEN_TEXT];
     json_open(out);
@@ -96,6 +101,8 @@ void public_body_order(struct buf *out, const struct order *o, struct str refund
         json_key(out, "refunds");
         json_raw(out, refunds);
     }
+    if (truncated)
+        json_member_bool(out, "refunds_truncated", true);
     json_close(out);
 }
 

@@ -4,6 +4,7 @@
 
 #include "json.h"
 #include "log.h"
+#include "metric.h"
 #include "webhook.h"
 
 /* ---- cancels ----------------------------------------------------------------------------------------------------------------------------- */
@@ -60,8 +61,8 @@ static void answer_callback(struct public_call *c)
     }
     json_open(&body);
     json_member_text(&body, "code", reason_word(p->reason));
-    json_member_str(&body, "payment_id", p->what.payment);
-    json_member_str(&body, "order_id", p->what.order);
+    json_maybe_str(&body, "payment_id", p->what.payment);
+    json_maybe_str(&body, "order_id", p->what.order);
     json_member_bool(&body, "refund", p->refund);
     json_member_text(&body, "message", reason_row(p->reason)->text);
     json_close(&body);
@@ -71,7 +72,7 @@ static void answer_callback(struct public_call *c)
 static void paid(struct payment_callback *p) { answer_callback(container_of(p, struct public_call, callback)); }
 
 /* The signature over the bytes as they came, before anything in them is looked at. */
-static bool signature_holds(struct public_call *c)
+static enum webhook_verdict verify_signature(struct public_call *c)
 {
     static const struct str names[] = {str_lit("webhook-id"), str_lit("webhook-timestamp"), str_lit("webhook-signature")};
     const struct http_request *r = c->x->request;
@@ -80,24 +81,42 @@ static bool signature_holds(struct public_call *c)
     for (size_t i = 0; i < countof(names); i++)
         once &= public_header_once(r, names[i]);
     c->callback.webhook = hook.id;
-    return once && webhook_verify(c->api->options.config->payment_webhook_keys, &hook, r->body, clock_now_ms(c->api->clock) / 1000);
+    const struct config *k = c->api->options.config;
+    return once ? webhook_verify(k->payment_webhook_keys, &hook, r->body, clock_now_ms(c->api->clock) / 1000, k->payment_webhook_tolerance_s) : WEBHOOK_FORGED;
+}
+
+#define LOGGED 2    /* lines a second of each kind */
+
+static void log_callback(struct public_call *c, struct log_ration *ration, const char *event)
+{
+    if (!log_ration_take(ration, clock_mono_us(c->api->clock), LOGGED))
+        return;
+    struct log_line l = log_event(LEVEL_ERROR, event);
+    log_str(&l, "webhook_id", c->callback.webhook);
+    log_i64(&l, "bytes", (int64_t)c->callback.body.len);
+    log_untold(&l, ration);
+    log_end(&l);
 }
 
 void public_route_PAYMENT_CALLBACK(struct public_call *c, struct str id)
 {
     (void)id;
     c->callback = (struct payment_callback){.body = c->x->request->body, .done = paid};
-    if (!signature_holds(c)) {
-        public_refuse(c, REASON_SIGNATURE_INVALID, "webhook-id, webhook-timestamp and webhook-signature must be there once each, no more than five minutes old, and made with a key of ours");
+    enum webhook_verdict verdict = verify_signature(c);
+    if (verdict == WEBHOOK_LATE) {
+        metric_add(METRIC_CALLBACKS_LATE, 0, 1);
+        log_callback(c, &c->api->late, "callback_refused_late");
+        public_refuse(c, REASON_SIGNATURE_INVALID, "the signature holds, but webhook-timestamp is too old (payment.webhook_tolerance_s) or more than five minutes ahead");
         return;
     }
-    enum reason good = payment_read(c->callback.body, &c->x->arena, &c->callback.what);
-    if (good != REASON_OK) {    /* signed by the channel, and not what it agreed to send: somebody should know */
-        struct log_line l = log_event(LEVEL_ERROR, "payment_unreadable");
-        log_str(&l, "webhook_id", c->callback.webhook);
-        log_end(&l);
-        public_refuse(c, good, "payment_id, order_id, result (SUCCESS or FAILED), amount, currency, channel and occurred_at, each once; others are passed over");
+    if (verdict == WEBHOOK_FORGED) {
+        public_refuse(c, REASON_SIGNATURE_INVALID, "webhook-id, webhook-timestamp and webhook-signature must be there once each, and made with a key of ours");
         return;
+    }
+    c->callback.unreadable = payment_read(c->callback.body, &c->x->arena, &c->callback.what) != REASON_OK;
+    if (c->callback.unreadable) {    /* signed by the channel, and not what it agreed to send: it is recorded for an operator */
+        c->callback.what = (struct payment){0};
+        log_callback(c, &c->api->unreadable, "callback_unreadable");
     }
     if (payment_start(c->api->desk, &c->callback)) {
         answer_callback(c);

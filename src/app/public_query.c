@@ -9,7 +9,6 @@
 #define STREAM_QUIET_US 10000000u     /* a comment, so that nobody between takes the stream for dead */
 #define STREAM_MAX_US 120000000u      /* then it ends, and the client comes again by itself */
 #define STREAM_RETRY_US 1000000u      /* after a look that found no answer */
-#define REFUNDS_MAX 2560              /* of PUBLIC_BODY_MAX, the refunds of an order */
 
 /* "2s", "1500ms", "2": true and milliseconds. Absent: 0. */
 static bool read_wait(struct public_call *c, uint32_t *ms)
@@ -43,7 +42,7 @@ static void refuse_query(struct public_call *c, const struct query *q)
 
 static void answer_query(struct public_call *c)
 {
-    char memory[PUBLIC_BODY_MAX];
+    char memory[PUBLIC_BODY_MAX + PUBLIC_REFUNDS_BYTES];
     struct buf body = buf_fixed(memory, sizeof memory);
     const struct query *q = &c->query;
     if (q->reason != REASON_OK) {
@@ -51,7 +50,7 @@ static void answer_query(struct public_call *c)
         return;
     }
     if (q->by == QUERY_ORDER)
-        public_body_order(&body, &q->order, c->refunds);
+        public_body_order(&body, &q->order, c->refunds, c->refunds_truncated);
     else
         public_body_reservation(&body, &q->view);
     public_answer(c, 200, REASON_OK, &body, str_lit("Cache-Control: no-store\r\n"));
@@ -106,10 +105,11 @@ void public_route_REQUEST(struct public_call *c, struct str id)
 static void order_paid(struct query *q, const struct payment_record *payments, size_t count)
 {
     struct public_call *c = container_of(q, struct public_call, query);
-    char *memory = arena_take(&c->x->arena, REFUNDS_MAX);
+    char *memory = arena_take(&c->x->arena, PUBLIC_REFUNDS_BYTES);
     check(memory != NULL);    /* the arena was made for it */
-    struct buf out = buf_fixed(memory, REFUNDS_MAX);
-    public_body_refunds(&out, payments, count);
+    struct buf out = buf_fixed(memory, PUBLIC_REFUNDS_BYTES);
+    c->refunds_truncated = public_body_refunds(&out, payments, count);
+    check(buf_ok(&out));
     c->refunds = buf_str(&out);
 }
 

@@ -22,7 +22,7 @@
 #include "verb.h"
 
 #define CALL_MS 5000
-#define BODY_SHOWN 16384
+#define BODY_SHOWN 65536
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -65,6 +65,8 @@ void review_write(struct buf *out, const struct review *r)
     json_maybe_str(out, "user_id", r->what.user);
     if (r->what.token.unit > 0)
         json_member_str(out, "inventory_token_id", (struct str){token, token_write(r->what.token, token)});
+    if (r->kind == REVIEW_CALLBACK)
+        json_maybe_str(out, "channel", r->payment.channel);
     if (r->kind == REVIEW_PAYMENT) {
         json_key(out, "payment");
         payment_write(out, &r->payment);
@@ -95,7 +97,7 @@ bool review_decision_read(struct str body, struct arena *a, enum review_decision
     struct str word = {0}, name;
     bool good = scan_char(&s, '{');
     *note = (struct str){0};
-    *complaint = str_lit("the body is {\"decision\": \"RELEASE\", \"RETRY\" or \"DISMISS\", \"reason\": why}");
+    *complaint = str_lit("the body is {\"decision\": \"RELEASE\", \"RETRY\", \"DISMISS\", \"APPLY\" or \"REFUND\", \"reason\": why}");
     while (good) {
         char memory[16];
         struct arena small = {.start = memory, .cap = sizeof memory};
@@ -220,7 +222,7 @@ static int resolve(const struct call *c, struct ports *p, uv_loop_t *loop, struc
     enum review_decision decision;
     struct str note = str_of(call_text(c, "reason"));
     if (!review_decision_parse(str_of(call_text(c, "decision")), &decision))
-        return call_misused(c, "--decision is RELEASE, RETRY or DISMISS");
+        return call_misused(c, "--decision is RELEASE, RETRY, DISMISS, APPLY or REFUND");
     if (note.len == 0)
         return call_misused(c, "say why, in --reason: it is written down for ever");
     gethostname(host, sizeof host - 1);

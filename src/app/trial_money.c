@@ -204,6 +204,7 @@ void trial_money_open(struct trial *t)
     check(t->money != NULL);
     sim_random_init(&t->money->chance, t->options.seed ^ 0x6d6f6e6579);
     sim_channel_world_init(&t->till);
+    t->till.slow = t->options.seed % 3 == 1;
 }
 
 void trial_money_close(struct trial *t)

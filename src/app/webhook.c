@@ -64,13 +64,12 @@ static bool id_good(struct str id)
     return good;
 }
 
-static bool time_good(struct str timestamp, int64_t now_s)
+static bool time_read(struct str timestamp, int64_t *at_s)
 {
     uint64_t at = 0;
-    if (timestamp.len > 12 || !str_to_u64(timestamp, &at))
-        return false;
-    int64_t off = (int64_t)at - now_s;
-    return off >= -WEBHOOK_SKEW_S && off <= WEBHOOK_SKEW_S;
+    bool good = timestamp.len <= 12 && str_to_u64(timestamp, &at);
+    *at_s = (int64_t)at;
+    return good;
 }
 
 /* The next of the list that is of version 1 and whole; false: no more. */
@@ -87,14 +86,15 @@ static bool next_signature(struct str *list, uint8_t mac[MAC_BYTES])
     return false;
 }
 
-bool webhook_verify(const char *keys, const struct webhook *hook, struct str body, int64_t now_s)
+enum webhook_verdict webhook_verify(const char *keys, const struct webhook *hook, struct str body, int64_t now_s, int64_t tolerance_s)
 {
     uint8_t key[KEY_MAX], theirs[MAC_BYTES], ours[MAC_BYTES];
     struct str list = hook->signatures;
     size_t n;
     bool good = false;
-    if (!id_good(hook->id) || !time_good(hook->timestamp, now_s))
-        return false;
+    int64_t at_s;
+    if (!id_good(hook->id) || !time_read(hook->timestamp, &at_s))
+        return WEBHOOK_FORGED;
     for (size_t s = 0; s < WEBHOOK_SIGNATURES_MAX && next_signature(&list, theirs); s++)
         for (size_t k = 0; config_item(keys, k).len > 0; k++) {
             if (!key_at(keys, k, key, &n))
@@ -103,7 +103,7 @@ bool webhook_verify(const char *keys, const struct webhook *hook, struct str bod
             good |= CRYPTO_memcmp(ours, theirs, MAC_BYTES) == 0;
         }
     OPENSSL_cleanse(key, sizeof key);
-    return good;
+    return !good ? WEBHOOK_FORGED : at_s < now_s - tolerance_s || at_s > now_s + WEBHOOK_SKEW_S ? WEBHOOK_LATE : WEBHOOK_GOOD;
 }
 
 bool webhook_sign(const char *keys, struct str id, int64_t timestamp_s, struct str body, struct buf *signature)

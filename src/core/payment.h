@@ -9,11 +9,14 @@
 #include "counter.h"
 #include "desk.h"
 
-#define PAYMENT_BODY_MAX 16384
+#define PAYMENT_BODY_MAX 65536
 
-/* The members of a callback's body that we know; any order, none twice; members we do not know are passed over (they stay in the body, which the
- * ledger keeps where a person must look). OK, INVALID_REQUEST, PAYLOAD_TOO_LARGE. Texts of *out live in the arena: give 1 KiB. */
+/* The members of a callback's body that we know; any order, none twice, each of its type. Members we do not know are skipped without being judged (they stay
+ * in the body, which the ledger keeps where an operator must look). A FAILED needs neither amount nor currency: 0 and empty. OK, INVALID_REQUEST,
+ * PAYLOAD_TOO_LARGE. Texts of *out live in the arena: give 1 KiB. */
 enum reason payment_read(struct str body, struct arena *, struct payment *out);
+/* An amount in minor units as a JSON number: an integer, or one with nothing but zeros behind its point. */
+bool amount_read(struct str text, int64_t *out);
 /* Three capital letters, as ISO 4217 has them. */
 bool currency_good(struct str);
 /* The same body as a channel writes it. */
@@ -24,13 +27,16 @@ struct payment_callback {
     /* in */
     struct str webhook, body;
     struct payment what;
+    bool unreadable;                /* signed and not understood: `what` is empty, the body becomes a review (PAYMENT_QUARANTINED) */
     void (*done)(struct payment_callback *);
     /* out */
-    enum reason reason;             /* PAYMENT_*, INVALID_REQUEST, DEPENDENCY_DOWN, OVERLOADED */
+    enum reason reason;             /* PAYMENT_*, DEPENDENCY_DOWN, OVERLOADED */
     bool replayed;                  /* this webhook-id was known: its first answer again */
     bool refund;                    /* the money goes back */
     /* own */
     struct counter_call call;
+    struct waiter recorder;
+    struct desk *desk;
     char reservation[IDENT_ID_TEXT];
 };
 /* true: answered already (done will not be called). */

@@ -21,8 +21,8 @@
 #define HINT_FURTHEST_MS (3 * 86400000LL)    /* brokers keep none for longer */
 
 /* What is said of a row that does not get on. */
-enum trouble { ROW_REFUSED, ROW_UNREADABLE, REFUND_NOT_GIVEN, TROUBLES };
-static const char *const trouble_events[] = {"relay_row_refused", "relay_row_unreadable", "refund_not_given"};
+enum trouble { ROW_REFUSED, ROW_UNREADABLE, REFUND_NOT_GIVEN, REFUND_NOT_DEFERRED, TROUBLES };
+static const char *const trouble_events[] = {"relay_row_refused", "relay_row_unreadable", "refund_not_given", "refund_not_deferred"};
 
 struct lane;
 struct relay_refund {
@@ -33,7 +33,7 @@ struct relay_refund {
 
 struct lane {
     struct relay *relay;
-    struct waiter claimer, settler, restocker, bus, finisher;
+    struct waiter claimer, settler, restocker, bus, deferrer, finisher;
     struct alarm rest;
     uint32_t sleep_ms;
     size_t under_way;                        /* calls of this claim that have not answered */
@@ -55,6 +55,8 @@ struct lane {
     size_t refunds, refund_next;
     uint64_t carried_us;
     uint16_t refund_of[LEDGER_BATCH_MAX];
+    struct defer_item defer[LEDGER_BATCH_MAX];    /* refunds that the channel has answered and not given */
+    size_t defers;
     struct relay_refund asks[REFUNDS];
     size_t hints;
     int64_t hint_at_s[HINTS];
@@ -97,6 +99,8 @@ static void rested(struct waiter *w, enum reason reason, const void *result)
     claim(container_of(container_of(w, struct alarm, waiter), struct lane, rest));
 }
 
+static void log_row(const struct lane *, size_t row, enum trouble, enum reason);
+
 /* ---- finish ----------------------------------------------------------------------------------------------------------------- */
 
 static void finished(struct waiter *w, enum reason reason, const void *result)
@@ -111,8 +115,30 @@ static void finished(struct waiter *w, enum reason reason, const void *result)
         claim(l);
 }
 
-/* All of the claim's calls have answered. */
+static void finish_claim(struct lane *);
+
+/* What could not be deferred comes again when its claim is over. */
+static void on_deferred(struct waiter *w, enum reason reason, const void *result)
+{
+    (void)result;
+    struct lane *l = container_of(w, struct lane, deferrer);
+    if (reason != REASON_OK)
+        log_row(l, l->refund_of[0], REFUND_NOT_DEFERRED, reason);
+    finish_claim(l);
+}
+
+/* All of the claim's calls have answered: refunds that were not given rest, then what was delivered is finished. */
 static void close_claim(struct lane *l)
+{
+    if (l->defers == 0) {
+        finish_claim(l);
+        return;
+    }
+    l->deferrer = (struct waiter){.wake = on_deferred, .budget_ms = l->relay->options.call_ms};
+    ledger_defer(l->relay->ledger, &(struct defer_ask){.items = l->defer, .count = l->defers}, &l->deferrer);
+}
+
+static void finish_claim(struct lane *l)
 {
     struct relay *r = l->relay;
     struct finish_item items[LEDGER_BATCH_MAX];
@@ -231,11 +257,14 @@ static void refunded(struct waiter *w, enum reason reason, const void *result)
     metric_add(METRIC_CHANNEL_CALLS, reason, 1);
     if (reason == REASON_OK)
         KILLPOINT(REFUND_ANSWERED);
+    bool answered = reason == REASON_REFUND_PENDING || reason == REASON_REFUND_FAILED || reason == REASON_ENGINE_REFUSED || reason == REASON_ENGINE_FAULT;
     if (reason_fate(reason) == FATE_DONE)
         l->owed[row] = false;
     else
         log_row(l, row, REFUND_NOT_GIVEN, reason);
-    r->unanswered = reason_fate(reason) == FATE_DONE || reason == REASON_ENGINE_REFUSED ? 0 : r->unanswered + 1;
+    if (answered)
+        l->defer[l->defers++] = (struct defer_item){l->items[row].row, l->items[row].version, reason};
+    r->unanswered = reason_fate(reason) == FATE_DONE || answered ? 0 : r->unanswered + 1;
     if (r->unanswered >= REFUNDS)
         r->silent_us = clock_mono_us(r->clock) + (uint64_t)r->options.hold_ms * 1000;
     refund_next(l, ask);
@@ -433,7 +462,7 @@ static void claimed(struct waiter *w, enum reason reason, const void *result)
     check(a->count <= LEDGER_BATCH_MAX);
     arena_reset(&l->texts);
     l->count = a->count;
-    l->settles = l->restocks = l->messages = l->refunds = l->refund_next = l->hints = 0;
+    l->settles = l->restocks = l->messages = l->refunds = l->refund_next = l->hints = l->defers = 0;
     l->claimed_us = clock_mono_us(r->clock);
     for (size_t i = 0; i < a->count; i++) {
         const struct outbox_row *o = &a->rows[i];
@@ -520,7 +549,7 @@ bool relay_idle(const struct relay *r)
 {
     for (size_t i = 0; i < r->options.lanes; i++) {
         const struct lane *l = &r->lanes[i];
-        if (l->under_way > 0 || waiter_busy(&l->claimer) || waiter_busy(&l->finisher))
+        if (l->under_way > 0 || waiter_busy(&l->claimer) || waiter_busy(&l->deferrer) || waiter_busy(&l->finisher))
             return false;
     }
     return r->draining;
@@ -533,7 +562,7 @@ void relay_free(struct relay *r)
     for (size_t i = 0; r->lanes && i < r->options.lanes; i++) {
         struct lane *l = &r->lanes[i];
         clock_unset(r->clock, &l->rest);
-        waiter_drop(&l->claimer), waiter_drop(&l->settler), waiter_drop(&l->restocker), waiter_drop(&l->bus), waiter_drop(&l->finisher);
+        waiter_drop(&l->claimer), waiter_drop(&l->settler), waiter_drop(&l->restocker), waiter_drop(&l->bus), waiter_drop(&l->deferrer), waiter_drop(&l->finisher);
         waiter_drop(&l->hinter);
         for (size_t k = 0; k < REFUNDS; k++)
             waiter_drop(&l->asks[k].waiter);

@@ -17,7 +17,7 @@
 struct sweep_options sweep_options_default(void)
 {
     return (struct sweep_options){.every_ms = 2000, .batch = 256, .grace_ms = 1000, .call_ms = 3000, .ask_ms = 500, .silent_ms = 10000, .jump_ms = 2000,
-                                  .pause_ms = 120000};
+                                  .pause_ms = 120000, .spare_ms = 900000};
 }
 
 static void look(struct sweep *);
@@ -176,13 +176,33 @@ static void add_pay(struct sweep *s, size_t order, const struct payment *p)
 
 static void ask_next(struct sweep *, struct sweep_ask *);
 
+/* An answer that does not prove the order unpaid: the order is left alone, for a bounded time; each such answer is counted and seen. */
+static void spare_order(struct sweep *s, size_t order, enum reason reason)
+{
+    bool spared = s->now_ms < s->deadline_ms[order] + (int64_t)s->options.spare_ms;
+    s->spared[order] |= spared;
+    s->facts.not_understood++;
+    metric_add(METRIC_CHANNEL_ODD, 0, 1);
+    if (spared && !log_ration_take(&s->odd, clock_mono_us(s->clock), 2))
+        return;
+    struct log_line l = log_event(LEVEL_ERROR, spared ? "channel_answer_not_understood" : "order_given_up_without_answer");
+    log_str(&l, "order_id", s->orders[order]);
+    log_text(&l, "error_class", reason_word(reason));
+    if (spared)
+        log_untold(&l, &s->odd);
+    log_end(&l);
+}
+
 static void answered(struct waiter *w, enum reason reason, const void *result)
 {
     struct sweep_ask *ask = container_of(w, struct sweep_ask, waiter);
     struct sweep *s = ask->sweep;
     const struct channel_answer *a = result;
     metric_add(METRIC_CHANNEL_CALLS, reason, 1);
-    s->unanswered = reason == REASON_OK ? 0 : s->unanswered + 1;
+    bool odd = reason == REASON_ENGINE_FAULT || reason == REASON_ENGINE_REFUSED || (reason == REASON_OK && a->unreadable > 0);
+    s->unanswered = reason == REASON_OK || odd ? 0 : s->unanswered + 1;
+    if (odd)
+        spare_order(s, ask->order, reason);
     for (size_t i = 0; reason == REASON_OK && i < a->count; i++)
         if (a->payments[i].result == PAYMENT_SUCCESS)
             add_pay(s, ask->order, &a->payments[i]);
@@ -290,9 +310,11 @@ static void looked(struct waiter *w, enum reason reason, const void *result)
     metric_set(METRIC_OVERDUE, 0, (int64_t)a->count);
     s->facts.looks++;
     arena_reset(&s->texts);
+    s->now_ms = a->now_ms;
     for (size_t i = 0; i < a->count; i++) {
         s->orders[s->count] = arena_str(&s->texts, a->orders[i].order);
         s->spared[s->count] = false;
+        s->deadline_ms[s->count] = a->orders[i].pay_deadline_ms;
         s->count += s->orders[s->count].len > 0;
     }
     remember_place(s, a);

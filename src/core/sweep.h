@@ -5,7 +5,8 @@
  * else's unit. A batch that is refused for one of them is taken in parts.
  *
  * Where a payment channel can be asked, it is asked first, for a bounded time: what it says is paid is told to the ledger as its callback would. A
- * channel that does not answer keeps no unit from being sold: the sweep goes on, and a payment that comes later is given back.
+ * channel that does not answer keeps no unit from being sold: the sweep goes on, and a payment that comes later is given back. An answer that cannot be
+ * understood is not silence: the order may be paid. It is spared for `spare_ms` behind its deadline, and then cancelled with an alarm.
  *
  * The ledger's clock is watched against our monotonic one. Where it jumps, by more than a bound, nothing is cancelled and an alarm is raised, until it has
  * jumped back, or has gone on steadily for a while: a wrong clock must not cancel thousands of orders whose users are just paying. */
@@ -14,6 +15,7 @@
 #include "channel.h"
 #include "clock.h"
 #include "ledger.h"
+#include "log.h"
 #include "random.h"
 
 #define SWEEP_ASKS 16
@@ -28,12 +30,14 @@ struct sweep_options {
     uint32_t silent_ms;           /* after so many unanswered questions in a row as fit under way, it is not asked for so long; 10000 */
     uint32_t jump_ms;             /* how far the ledger's clock may be from where it ought to be; 2000 */
     uint32_t pause_ms;            /* after a jump: how long it must go on steadily before it is believed again; 120000 */
+    uint32_t spare_ms;            /* so long after its deadline an order is spared while the channel's answer about it cannot be understood; 900000 */
     struct channel *channel;      /* NULL: there is none to ask */
 };
 struct sweep_options sweep_options_default(void);
 
 struct sweep_facts {
     uint64_t looks, canceled, paid, jumps;       /* paid: orders whose payment the channel told when asked */
+    uint64_t not_understood;      /* answers of the channel that spared their order, or did not any more */
     bool paused;
 };
 
@@ -64,6 +68,8 @@ struct sweep {
     char after_order[64];
     size_t after_len;
     struct str orders[LEDGER_BATCH_MAX];
+    int64_t deadline_ms[LEDGER_BATCH_MAX], now_ms;    /* by the ledger's clock */
+    struct log_ration odd;        /* of the lines about answers that cannot be understood */
     bool spared[LEDGER_BATCH_MAX];    /* its payment could not be told to the ledger: not cancelled in this round */
     struct sweep_ask asks[SWEEP_ASKS];
     size_t unanswered;

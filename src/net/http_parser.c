@@ -267,6 +267,8 @@ static bool read_head_end(struct http_parser *p, char *data)
         return refuse(p, 400, "both Content-Length and Transfer-Encoding");
     r->keep_alive = !p->says_close && (r->minor == 1 || p->says_keep);
     r->body = (struct str){data + p->at, 0};
+    if (p->limits.wide_body > p->limits.body && str_eq(r->path, p->limits.wide_path))
+        p->limits.body = p->limits.wide_body;
     if (!p->chunked && p->expected > p->limits.body)
         return refuse(p, 413, "the body is too large");
     p->stage = p->chunked ? HTTP_CHUNK_SIZE : p->expected > 0 ? HTTP_BODY : HTTP_DONE;

@@ -38,6 +38,8 @@ struct http_limits {
     size_t line;     /* request line, bytes */
     size_t head;     /* request line and headers; trailers count too */
     size_t body;
+    struct str wide_path;    /* requests of exactly this path may have … */
+    size_t wide_body;        /* … so large a body instead; 0: none may */
 };
 
 enum http_stage {

@@ -177,7 +177,11 @@ static struct http_server_config with_defaults(struct http_server_config k)
     return k;
 }
 
-static size_t in_cap_of(const struct http_server_config *k) { return HTTP_SLACK + 2 * k->limits.head + k->limits.body + 64; }
+static size_t in_cap_of(const struct http_server_config *k)
+{
+    size_t body = k->limits.wide_body > k->limits.body ? k->limits.wide_body : k->limits.body;
+    return HTTP_SLACK + 2 * k->limits.head + body + 64;
+}
 static size_t desk_size_of(const struct http_server_config *k) { return (HTTP_DESK_HEAD + in_cap_of(k) + HTTP_OUT_CAP + k->arena + 4095) & ~(size_t)4095; }
 
 size_t http_server_memory(const struct http_server_config *config)

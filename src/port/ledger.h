@@ -132,9 +132,9 @@ struct ledger_look_answer {
     bool parked;                            /* an open review holds the reservation */
     int64_t decided_ms;
     const struct payment_record *payments;  /* of the order, oldest first; told to LOOK_ORDER alone */
-    size_t payment_count;                   /* at most LOOK_PAYMENTS_MAX are named */
+    size_t payment_count;                   /* at most LOOK_PAYMENTS_MAX are named, those with a refund before the others */
 };
-#define LOOK_PAYMENTS_MAX 64
+#define LOOK_PAYMENTS_MAX 65    /* one more than is shown to anybody, who can say then that there are more */
 
 /* Whether verdicts stand, of many reservations at once. */
 struct decided_ask {
@@ -161,7 +161,9 @@ struct pay_ask {
     size_t count;                           /* ≤ LEDGER_PAY_MAX */
 };
 #define LEDGER_PAY_MAX 64
-/* As if the items came one after another, in their order:
+/* A FAILED has no money: its amount and currency are not judged (0 and empty where the channel names none) and fix nothing. A SUCCESS under a payment_id that is
+ * taken by another order, amount or currency is money of its own: recorded once, under a name of its own, and set aside.
+ * As if the items came one after another, in their order:
  *   PAYMENT_APPLIED          the order is PAID by this (also SUCCESS after FAILED of the same payment)
  *   PAYMENT_DUPLICATE        this payment and result are known; or FAILED after SUCCESS, which changes nothing
  *   PAYMENT_FAILED_RECORDED  recorded; the order stays as it is
@@ -180,6 +182,15 @@ struct pay_answer {
     const struct pay_verdict *verdicts;     /* one per item, in order */
     size_t count;
 };
+
+/* ---- callback: one that is correctly signed and cannot be understood becomes a review of kind CALLBACK ------------------------------------ */
+
+struct callback_ask {
+    struct str webhook, channel;            /* webhook-id; the channel, or empty where it could not be read. The same with the same body: one review */
+    uint8_t digest[32];                     /* SHA-256 of the body */
+    struct str body;                        /* as it came, any bytes */
+};
+/* OK: it is recorded, now or before. */
 
 /* ---- cancel (mission §9.5): CREATED → CANCELING → CANCELED, the unit's next generation, its return queued: all in one call -------------- */
 
@@ -250,9 +261,13 @@ struct reviews_answer {
     size_t count;
     uint64_t open;                          /* how many are open in all, up to 10,000 */
 };
-/* RELEASE: no order will come (RESERVATION, or a MESSAGE with `what`) · the money goes back, once (PAYMENT).
- * RETRY: the message is placed again, without its queue; `what` is what the caller can read in a MESSAGE now · the payment is judged again.
- * DISMISS: closed, nothing else happens; a RESERVATION only once it has a verdict. */
+/* RELEASE: no order will come (RESERVATION, or a MESSAGE with `what`) · as REFUND (PAYMENT).
+ * RETRY: the message is placed again, without its queue; `what` is what the caller can read in a MESSAGE now · the payment is judged again; a refund that the
+ *        channel refused is asked for again.
+ * APPLY: the money pays its order, which must be CREATED at this amount (PAYMENT).
+ * REFUND: the money goes back, once (PAYMENT); a refund that the channel refused is asked for again.
+ * DISMISS: closed, nothing else happens; a RESERVATION only once it has a verdict; a PAYMENT only where no money waits; a refund that the channel refused is
+ *          DONE: an operator has seen to it. A CALLBACK has no other decision. */
 struct resolve_ask {
     struct str id;
     enum review_decision decision;
@@ -347,6 +362,22 @@ struct finish_ask {
     const struct finish_item *items;
     size_t count;
 };
+
+/* Refunds that the channel has answered without giving the money back: `why` is REFUND_PENDING (asked again after 10 s, then after twice the time, up to an hour),
+ * ENGINE_REFUSED or ENGINE_FAULT (the same, eight times, then a review calls an operator) or REFUND_FAILED (the review at once). Until a decision ends the review, the row
+ * is not claimed. A row renewed meanwhile stays as it is. → NULL */
+struct defer_item {
+    int64_t row;
+    int32_t version;
+    enum reason why;
+};
+struct defer_ask {
+    const struct defer_item *items;
+    size_t count;                           /* ≤ LEDGER_BATCH_MAX */
+};
+#define REFUND_REFUSALS_MAX 8
+#define REFUND_REST_FIRST_MS 10000
+#define REFUND_REST_MOST_MS 3600000
 
 /* ---- activities ----------------------------------------------------------------------------------------------------------- */
 
@@ -484,6 +515,8 @@ struct ledger_ops {
     void (*heal)(struct ledger *, const struct heal_ask *, struct waiter *);                    /* → struct heal_answer       */
     void (*record)(struct ledger *, const struct record_ask *, struct waiter *);                /* → NULL                     */
     void (*pay)(struct ledger *, const struct pay_ask *, struct waiter *);                      /* → struct pay_answer        */
+    void (*callback)(struct ledger *, const struct callback_ask *, struct waiter *);            /* → NULL                     */
+    void (*defer)(struct ledger *, const struct defer_ask *, struct waiter *);                  /* → NULL                     */
     void (*cancel)(struct ledger *, const struct cancel_ask *, struct waiter *);                /* → struct cancel_answer     */
     void (*overdue)(struct ledger *, const struct overdue_ask *, struct waiter *);              /* → struct overdue_answer    */
     void (*reviews)(struct ledger *, const struct reviews_ask *, struct waiter *);              /* → struct reviews_answer    */
@@ -515,6 +548,8 @@ static inline void ledger_audit(struct ledger *l, struct str activity, struct wa
 static inline void ledger_heal(struct ledger *l, const struct heal_ask *a, struct waiter *w) { l->ops->heal(l, a, w); }
 static inline void ledger_record(struct ledger *l, const struct record_ask *a, struct waiter *w) { l->ops->record(l, a, w); }
 static inline void ledger_pay(struct ledger *l, const struct pay_ask *a, struct waiter *w) { l->ops->pay(l, a, w); }
+static inline void ledger_callback(struct ledger *l, const struct callback_ask *a, struct waiter *w) { l->ops->callback(l, a, w); }
+static inline void ledger_defer(struct ledger *l, const struct defer_ask *a, struct waiter *w) { l->ops->defer(l, a, w); }
 static inline void ledger_cancel(struct ledger *l, const struct cancel_ask *a, struct waiter *w) { l->ops->cancel(l, a, w); }
 static inline void ledger_overdue(struct ledger *l, const struct overdue_ask *a, struct waiter *w) { l->ops->overdue(l, a, w); }
 static inline void ledger_reviews(struct ledger *l, const struct reviews_ask *a, struct waiter *w) { l->ops->reviews(l, a, w); }

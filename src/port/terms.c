@@ -164,6 +164,6 @@ static int word_find(const char *const *words, int count, struct str name)
     }
 WORDS(payment_result, "FAILED", "SUCCESS")
 WORDS(refund_status, "NONE", "REQUESTED", "DONE")
-WORDS(review_kind, "RESERVATION", "MESSAGE", "PAYMENT")
-WORDS(review_decision, "OPEN", "RELEASE", "RETRY", "DISMISS")
+WORDS(review_kind, "RESERVATION", "MESSAGE", "PAYMENT", "CALLBACK")
+WORDS(review_decision, "OPEN", "RELEASE", "RETRY", "DISMISS", "APPLY", "REFUND")
 #undef WORDS

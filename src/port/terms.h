@@ -153,9 +153,9 @@ struct payment_record {
 };
 
 /* What waits for a person, and what he decided. */
-enum review_kind { REVIEW_RESERVATION, REVIEW_MESSAGE, REVIEW_PAYMENT };
-enum review_decision { REVIEW_OPEN, REVIEW_RELEASE, REVIEW_RETRY, REVIEW_DISMISS };    /* OPEN: none yet */
+enum review_kind { REVIEW_RESERVATION, REVIEW_MESSAGE, REVIEW_PAYMENT, REVIEW_CALLBACK };    /* CALLBACK: signed, and not understood */
+enum review_decision { REVIEW_OPEN, REVIEW_RELEASE, REVIEW_RETRY, REVIEW_DISMISS, REVIEW_APPLY, REVIEW_REFUND };    /* OPEN: none yet; APPLY, REFUND: of a PAYMENT alone */
 const char *review_kind_name(enum review_kind k);
 bool review_kind_parse(struct str name, enum review_kind *out);
-const char *review_decision_name(enum review_decision d);    /* "OPEN", "RELEASE", "RETRY", "DISMISS" */
+const char *review_decision_name(enum review_decision d);    /* "OPEN", "RELEASE", "RETRY", "DISMISS", "APPLY", "REFUND" */
 bool review_decision_parse(struct str name, enum review_decision *out);

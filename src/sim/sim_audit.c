@@ -168,10 +168,10 @@ static bool outbox_asks(const struct audit *a, const struct sim_payment *p)
     return false;
 }
 
-static bool person_called(const struct audit *a, struct str payment)
+static bool person_called(const struct audit *a, struct str record)
 {
     for (size_t i = 0; i < a->books->review_count; i++)
-        if (a->books->reviews[i]->kind == REVIEW_PAYMENT && str_eq(a->books->reviews[i]->payment.payment, payment))
+        if (a->books->reviews[i]->kind == REVIEW_PAYMENT && str_eq(a->books->reviews[i]->record, record))
             return true;
     return false;
 }
@@ -191,7 +191,7 @@ static bool released(const struct audit *a, struct str order)
 
 static bool pays(const struct sim_order *o, const struct sim_payment *p)
 {
-    return o && o->order.state == ORDER_PAID && str_eq(o->payment, p->record.what.payment);
+    return o && o->order.state == ORDER_PAID && str_eq(o->payment, p->name);
 }
 
 /* Each SUCCESS pays its order, or goes back once, or waits for a person. */
@@ -209,7 +209,7 @@ static void judge_payment(struct audit *a, const struct sim_order *o, const stru
         found(a, "H9", r->what.payment, "its refund and the outbox disagree");
     if (money && !back && !o && released(a, r->what.order))
         found(a, "H9", r->what.payment, "set aside for a RELEASED reservation, and not given back");
-    if (aside && !back && !person_called(a, r->what.payment))
+    if (aside && !back && !person_called(a, p->name))
         found(a, "money", r->what.payment, "set aside, and no person was called");
 }
 
@@ -224,12 +224,13 @@ static void judge_paid(struct audit *a, const struct sim_order *o)
     if (sku && (o->order.amount != sku->price || !str_eq(o->order.currency, sku->currency)))
         found(a, "money", o->order.order, "does not cost what the item does");
     for (size_t i = 0; i < a->books->payment_count && o->payment.len > 0; i++)
-        if (str_eq(a->books->payments[i]->record.what.payment, o->payment))
+        if (str_eq(a->books->payments[i]->name, o->payment))
             by = a->books->payments[i];
     const struct payment_record *r = by ? &by->record : NULL;
     bool good = r && r->what.result == PAYMENT_SUCCESS && r->disposition == REASON_PAYMENT_APPLIED && str_eq(r->what.order, o->order.order) &&
                 r->what.amount == o->order.amount && str_eq(r->what.currency, o->order.currency);
-    if ((o->order.state == ORDER_PAID && !good) || (o->order.state != ORDER_PAID && o->payment.len > 0))
+    bool free = o->order.amount == 0 && o->payment.len == 0;    /* what costs nothing needs no payment */
+    if ((o->order.state == ORDER_PAID && !good && !free) || (o->order.state != ORDER_PAID && o->payment.len > 0))
         found(a, "H8", o->order.order, "PAID, and not by one payment that succeeded");
 }
 

@@ -206,7 +206,7 @@ void sim_books_tell_refund(struct sim_books *b, const struct sim_payment *p, int
 {
     const struct payment *what = &p->record.what;
     const struct sim_order *o = sim_map_get(&b->order_by_id, what->order);
-    struct sim_row *row = tell(b, OUTBOX_REFUND, what->payment, (struct token){0}, now_ms);
+    struct sim_row *row = tell(b, OUTBOX_REFUND, p->name, (struct token){0}, now_ms);
     struct buf text = buf_growing(16384);
     json_open(&text);
     json_member_text(&text, "event", "REFUND_REQUESTED");
@@ -302,7 +302,7 @@ size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int6
 /* What its delivery means to the tables: a refund is DONE, a unit is back. */
 static void delivered(struct sim_books *b, const struct sim_row *row)
 {
-    struct sim_payment *p = row->refund ? sim_map_get(&b->payment_by_id, row->refund->record.what.payment) : NULL;
+    struct sim_payment *p = row->refund ? sim_map_get(&b->payment_by_id, row->refund->name) : NULL;
     if (p && p->record.refund == REFUND_REQUESTED) {
         p->record.refund = REFUND_DONE;
         p->refunded_ms = b->now_ms;

@@ -36,11 +36,13 @@ struct sim_order {
 };
 struct sim_payment {                 /* the best that was heard of a payment_id */
     struct payment_record record;
+    struct str name;                 /* of the record: the payment_id, or where that was taken by other money, one made of the terms */
+    uint32_t refund_tries, refund_refused;
     int64_t refund_asked_ms, refunded_ms;
     struct sim_payment *earlier;     /* of the same order */
 };
 struct sim_webhook {                 /* a callback and its first answer */
-    struct str id;
+    struct str id, key;              /* key: of (channel, webhook-id) */
     uint8_t digest[32];
     struct payment what;
     enum reason outcome, why;
@@ -55,6 +57,7 @@ struct sim_review {
     bool open, readable;
     struct create_order what;
     struct payment payment;          /* of a PAYMENT one */
+    struct str record;               /* … the name of the record of its money */
     struct str actor, note;
 };
 
@@ -209,6 +212,8 @@ void sim_books_review(struct sim_books *b, struct sim_review *r);
 /* ---- money (sim_money.c) ---- */
 
 enum reason sim_books_pay(struct sim_books *b, const struct pay_ask *ask, int64_t now_ms, struct pay_verdict *verdicts);
+void sim_books_callback(struct sim_books *b, const struct callback_ask *ask, int64_t now_ms);
+void sim_books_defer(struct sim_books *b, const struct defer_ask *ask, int64_t now_ms);
 void sim_books_cancel(struct sim_books *b, const struct cancel_ask *ask, int64_t now_ms, struct cancel_verdict *verdicts);
 size_t sim_books_overdue(const struct sim_books *b, const struct overdue_ask *ask, int64_t now_ms, struct overdue *out);
 /* The payments of an order, oldest first, LOOK_PAYMENTS_MAX at most. */

@@ -84,8 +84,10 @@ static bool act_refund(struct sim_call *c)
     struct sim_deposit *d = find(w, p->payment);
     if (!d || d->what.result != PAYMENT_SUCCESS || d->what.amount != p->amount || !str_eq(d->what.currency, p->currency))
         return sim_call_answer(c, REASON_ENGINE_REFUSED, NULL);
-    d->refunds = 1;
     d->asked++;
+    if (w->slow && d->asked == 1)
+        return sim_call_answer(c, REASON_REFUND_PENDING, NULL);
+    d->refunds = 1;
     return sim_call_answer(c, REASON_OK, NULL);
 }
 

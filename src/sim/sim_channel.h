@@ -16,6 +16,7 @@ struct sim_channel_world {
     struct sim_deposit *deposits;
     size_t count;
     bool away;                       /* nobody answers: DEPENDENCY_DOWN */
+    bool slow;                       /* the first request for a refund is answered REFUND_PENDING */
     struct sim_ground ground;
 };
 void sim_channel_world_init(struct sim_channel_world *w);

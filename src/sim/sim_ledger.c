@@ -574,6 +574,42 @@ static void pay(struct ledger *l, const struct pay_ask *asked, struct waiter *w)
     sim_call_go(c, 0);
 }
 
+static bool act_callback(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    sim_books_callback(b, c->ask, now_of(c));
+    return sim_call_answer(c, REASON_OK, NULL);
+}
+
+static void callback(struct ledger *l, const struct callback_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_callback, asked, sizeof *asked);
+    struct callback_ask *ask = c->ask;
+    struct str *texts[] = {&ask->webhook, &ask->channel, &ask->body};
+    for (size_t i = 0; i < countof(texts); i++)
+        sim_call_text(c, texts[i]);
+    sim_call_go(c, 0);
+}
+
+static bool act_defer(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    if (!b)
+        return true;
+    sim_books_defer(b, c->ask, now_of(c));
+    return sim_call_answer(c, REASON_OK, NULL);
+}
+
+static void defer(struct ledger *l, const struct defer_ask *asked, struct waiter *w)
+{
+    check(asked->count <= LEDGER_BATCH_MAX);
+    struct sim_call *c = call_new(l, w, act_defer, asked, sizeof *asked);
+    ((struct defer_ask *)c->ask)->items = sim_call_copy(c, asked->items, asked->count * sizeof *asked->items);
+    sim_call_go(c, 0);
+}
+
 static bool act_cancel(struct sim_call *c)
 {
     const struct cancel_ask *ask = c->ask;
@@ -704,7 +740,7 @@ static const struct ledger_ops ops = {
     .name = "memory", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
     .prove = prove,
-    .pay = pay, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};
+    .pay = pay, .callback = callback, .defer = defer, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};
 
 void sim_ledger_open(struct sim_ledger *l, struct sim_ledger_world *w, struct clock *clock)
 {

@@ -78,49 +78,89 @@ static struct judged quarantined(struct judged j, enum reason why)
     return j;
 }
 
-static struct judged judge(struct sim_books *b, const struct pay_item *item)
+/* The key under which a callback is remembered. */
+static struct str webhook_key(struct sim_key *k, const struct pay_item *item)
+{
+    check(sim_key_join(k, (const struct str[]){item->what.channel, item->webhook}, 2));
+    return k->str;
+}
+
+#define REUSE_NAME 55
+/* As payment_reuse_name of pay.sql: the record of money whose payment_id is taken by other money. */
+static struct str reuse_name(const struct payment *p, char memory[REUSE_NAME])
+{
+    char text[512], hex[64];
+    uint8_t digest[32];
+    struct buf b = buf_fixed(text, sizeof text);
+    buf_add_fmt(&b, STR_FMT ":" STR_FMT ":%lld:" STR_FMT, STR_ARG(p->payment), STR_ARG(p->order), (long long)p->amount, STR_ARG(p->currency));
+    check(buf_ok(&b));
+    sha256(buf_str(&b), digest);
+    hex_write(digest, sizeof digest, hex);
+    memcpy(memory, "reused_", 7);
+    memcpy(memory + 7, hex, 48);
+    return (struct str){memory, REUSE_NAME};
+}
+
+/* Of the record that a callback is about. A FAILED has no money, and fixes no amount. */
+static struct str record_name(struct sim_books *b, const struct payment *p, char memory[REUSE_NAME])
+{
+    const struct sim_payment *was = sim_map_get(&b->payment_by_id, p->payment);
+    bool same = !was || (str_eq(was->record.what.order, p->order) && (was->record.what.result == PAYMENT_FAILED || same_terms(&was->record.what, p)));
+    return p->result == PAYMENT_FAILED || same ? p->payment : reuse_name(p, memory);
+}
+
+static struct judged judge(struct sim_books *b, const struct pay_item *item, struct str name)
 {
     char memory[SIM_ID_BYTES_MAX + 8];
+    struct sim_key k;
     const struct payment *p = &item->what;
-    const struct sim_webhook *w = sim_map_get(&b->webhook_by_id, item->webhook);
-    const struct sim_payment *was = sim_map_get(&b->payment_by_id, p->payment);
+    const struct sim_webhook *w = sim_map_get(&b->webhook_by_id, webhook_key(&k, item));
+    const struct sim_payment *was = sim_map_get(&b->payment_by_id, name);
     const struct sim_order *o = sim_map_get(&b->order_by_id, p->order);
     const struct sim_inbox *x = sim_books_inbox(b, item->reservation.len > 0 ? item->reservation : reservation_of(p->order, memory));
     struct judged j = {.outcome = REASON_OK, .why = REASON_OK, .released = !o && x && x->outcome == REASON_RELEASED};
     if (w && memcmp(w->digest, item->digest, sizeof w->digest) == 0)
         return (struct judged){.outcome = w->outcome, .why = w->why, .known = true};
-    bool same = was && same_terms(&was->record.what, p);
-    j.writable = !was || (same && was->record.what.result == PAYMENT_FAILED && p->result == PAYMENT_SUCCESS);
+    bool other = was ? !str_eq(was->record.what.order, p->order) : !str_eq(name, p->payment);
+    j.writable = !was || (!other && was->record.what.result == PAYMENT_FAILED && p->result == PAYMENT_SUCCESS);
     if (!o && !j.released && (x || item->reservation.len > 0))
         j.outcome = REASON_PAYMENT_UNDECIDED;
     else if (w)
         return quarantined(j, REASON_WEBHOOK_ID_REUSED);
-    else if (was && !same)
+    else if (other)
         return quarantined(j, REASON_PAYMENT_ID_REUSED);
-    else if (was && !j.writable)
+    else if (was && (was->record.what.result == PAYMENT_SUCCESS || was->record.what.result == p->result))
         j.outcome = REASON_PAYMENT_DUPLICATE;
     else if (!o)
         return quarantined(j, REASON_ORDER_UNKNOWN);
-    else if (o->order.amount != p->amount || !str_eq(o->order.currency, p->currency))
+    else if (p->result == PAYMENT_SUCCESS && (o->order.amount != p->amount || !str_eq(o->order.currency, p->currency)))
         return quarantined(j, REASON_WRONG_AMOUNT);
     else
         j.outcome = to_order(o, p);
     return j;
 }
 
-static void record(struct sim_books *b, const struct pay_item *item, struct judged j, int64_t now_ms)
+static struct sim_payment *record_new(struct sim_books *b, const struct payment *what, struct str name)
 {
-    struct sim_payment *p = sim_map_get(&b->payment_by_id, item->what.payment);
-    if (!p) {
-        p = sim_new(&b->ground, struct sim_payment);
-        p->record.what = kept(b, &item->what);
-        p->earlier = sim_map_get(&b->payment_by_order, item->what.order);
-        b->payments = sim_books_room(b->payments, b->payment_count, &b->payment_cap, sizeof *b->payments);
-        b->payments[b->payment_count++] = p;
-        sim_map_put(&b->payment_by_id, p->record.what.payment, p);
-        sim_map_put(&b->payment_by_order, p->record.what.order, p);
-    }
+    struct sim_payment *p = sim_new(&b->ground, struct sim_payment);
+    p->record.what = kept(b, what);
+    p->name = sim_text(&b->ground, name);
+    p->earlier = sim_map_get(&b->payment_by_order, what->order);
+    b->payments = sim_books_room(b->payments, b->payment_count, &b->payment_cap, sizeof *b->payments);
+    b->payments[b->payment_count++] = p;
+    sim_map_put(&b->payment_by_id, p->name, p);
+    sim_map_put(&b->payment_by_order, p->record.what.order, p);
+    return p;
+}
+
+static void record(struct sim_books *b, const struct pay_item *item, struct str name, struct judged j, int64_t now_ms)
+{
+    struct sim_payment *p = sim_map_get(&b->payment_by_id, name);
+    if (!p)
+        p = record_new(b, &item->what, name);
     p->record.what.result = item->what.result;
+    p->record.what.amount = item->what.amount;
+    p->record.what.currency = sim_text(&b->ground, item->what.currency);
     p->record.what.channel = sim_text(&b->ground, item->what.channel);
     p->record.what.occurred_ms = item->what.occurred_ms;
     p->record.disposition = j.outcome;
@@ -129,20 +169,21 @@ static void record(struct sim_books *b, const struct pay_item *item, struct judg
     if (back && item->what.result == PAYMENT_SUCCESS)
         refund(b, p, now_ms);
     if (j.outcome == REASON_PAYMENT_APPLIED)
-        order_paid(b, sim_map_get(&b->order_by_id, item->what.order), p->record.what.payment, now_ms);
+        order_paid(b, sim_map_get(&b->order_by_id, item->what.order), p->name, now_ms);
 }
 
 static void hear(struct sim_books *b, const struct pay_item *item, struct judged j, int64_t now_ms)
 {
     struct sim_webhook *w = sim_new(&b->ground, struct sim_webhook);
-    *w = (struct sim_webhook){.id = sim_text(&b->ground, item->webhook), .what = kept(b, &item->what), .outcome = j.outcome, .why = j.why, .heard_ms = now_ms};
+    struct sim_key k;
+    *w = (struct sim_webhook){.id = sim_text(&b->ground, item->webhook), .key = sim_text(&b->ground, webhook_key(&k, item)), .what = kept(b, &item->what), .outcome = j.outcome, .why = j.why, .heard_ms = now_ms};
     memcpy(w->digest, item->digest, sizeof w->digest);
     b->webhooks = sim_books_room(b->webhooks, b->webhook_count, &b->webhook_cap, sizeof *b->webhooks);
     b->webhooks[b->webhook_count++] = w;
-    sim_map_put(&b->webhook_by_id, w->id, w);
+    sim_map_put(&b->webhook_by_id, w->key, w);
 }
 
-static void call_person(struct sim_books *b, const struct pay_item *item, struct judged j, int64_t now_ms)
+static void call_person(struct sim_books *b, const struct pay_item *item, struct str record, struct judged j, int64_t now_ms)
 {
     struct buf text = buf_growing(4096);
     uint8_t digest[32];
@@ -161,7 +202,7 @@ static void call_person(struct sim_books *b, const struct pay_item *item, struct
         return;
     struct sim_review *r = sim_new(&b->ground, struct sim_review);
     *r = (struct sim_review){.id = sim_text(&b->ground, (struct str){name, sizeof name}), .kind = REVIEW_PAYMENT, .why = j.why, .opened_ms = now_ms, .open = true,
-                             .body = sim_text(&b->ground, item->body), .key = sim_text(&b->ground, item->webhook), .payment = kept(b, &item->what)};
+                             .body = sim_text(&b->ground, item->body), .key = sim_text(&b->ground, item->webhook), .payment = kept(b, &item->what), .record = sim_text(&b->ground, record)};
     if (j.released && j.writable) {    /* nothing is left to decide: no order will come */
         r->open = false;
         r->resolved_ms = now_ms;
@@ -188,19 +229,22 @@ enum reason sim_books_pay(struct sim_books *b, const struct pay_ask *ask, int64_
     b->turn++;
     for (size_t i = 0; i < ask->count; i++) {
         const struct pay_item *item = &ask->items[i];
-        struct judged j = judge(b, item);
+        char memory[REUSE_NAME];
+        struct str name = record_name(b, &item->what, memory);
+        struct judged j = judge(b, item, name);
         verdicts[i] = (struct pay_verdict){.outcome = j.outcome, .why = j.why, .fresh = !j.known};
         if (j.known || j.outcome == REASON_PAYMENT_UNDECIDED)
             continue;
         if (j.writable && j.outcome != REASON_PAYMENT_DUPLICATE)
-            record(b, item, j, now_ms);
+            record(b, item, name, j, now_ms);
         if (j.why != REASON_WEBHOOK_ID_REUSED)
             hear(b, item, j, now_ms);
         if (j.outcome == REASON_PAYMENT_QUARANTINED)
-            call_person(b, item, j, now_ms);
+            call_person(b, item, name, j, now_ms);
     }
     for (size_t i = 0; i < ask->count; i++) {
-        const struct sim_payment *p = sim_map_get(&b->payment_by_id, ask->items[i].what.payment);
+        char memory[REUSE_NAME];
+        const struct sim_payment *p = sim_map_get(&b->payment_by_id, record_name(b, &ask->items[i].what, memory));
         verdicts[i].refund = p && p->record.refund != REFUND_NONE;
     }
     return REASON_OK;
@@ -215,7 +259,7 @@ void sim_books_refund_released(struct sim_books *b, struct str reservation, int6
         refund(b, p, now_ms);
         for (size_t i = 0; i < b->review_count; i++) {
             struct sim_review *r = b->reviews[i];
-            if (!r->open || r->kind != REVIEW_PAYMENT || !str_eq(r->payment.payment, p->record.what.payment))
+            if (!r->open || r->kind != REVIEW_PAYMENT || !str_eq(r->record, p->name))
                 continue;
             r->open = false;
             r->decision = REVIEW_RELEASE;
@@ -226,53 +270,170 @@ void sim_books_refund_released(struct sim_books *b, struct str reservation, int6
     }
 }
 
-static bool waits(const struct sim_payment *p) { return p->record.disposition == REASON_PAYMENT_QUARANTINED && p->record.refund == REFUND_NONE; }
+static bool waits(const struct sim_payment *p)
+{
+    return p->record.what.result == PAYMENT_SUCCESS && p->record.disposition == REASON_PAYMENT_QUARANTINED && p->record.refund == REFUND_NONE;
+}
 
-/* What was set aside is judged once more, now that there may be an order. */
-static enum reason pay_again(struct sim_books *b, struct sim_payment *p, int64_t now_ms)
+/* What was set aside is judged once more, now that there may be an order. `applies`: only if it then pays its order. */
+static enum reason pay_again(struct sim_books *b, struct sim_payment *p, bool applies, int64_t now_ms)
 {
     struct sim_order *o = sim_map_get(&b->order_by_id, p->record.what.order);
-    if (!waits(p) || !o || o->order.amount != p->record.what.amount || !str_eq(o->order.currency, p->record.what.currency))
+    bool fits = o && (p->record.what.result == PAYMENT_FAILED || (o->order.amount == p->record.what.amount && str_eq(o->order.currency, p->record.what.currency)));
+    if (p->record.disposition != REASON_PAYMENT_QUARANTINED || p->record.refund != REFUND_NONE || !fits || (applies && to_order(o, &p->record.what) != REASON_PAYMENT_APPLIED))
         return p->record.disposition;
     p->record.disposition = to_order(o, &p->record.what);
     if (p->record.disposition == REASON_PAYMENT_APPLIED)
-        order_paid(b, o, p->record.what.payment, now_ms);
+        order_paid(b, o, p->name, now_ms);
     else if (p->record.disposition != REASON_PAYMENT_FAILED_RECORDED)
         refund(b, p, now_ms);
     return p->record.disposition;
 }
 
+/* A refund that the channel refused: asked for again, or seen to by an operator. */
+static enum reason resolve_refund(struct sim_books *b, struct sim_payment *p, enum review_decision decision, int64_t now_ms)
+{
+    struct sim_row *row = sim_books_row(b, OUTBOX_REFUND, p->name, (struct token){0});
+    if (p->record.refund != REFUND_REQUESTED || !row)
+        return p->record.disposition;
+    if (decision == REVIEW_APPLY)
+        return REASON_CONFLICT;
+    if (decision == REVIEW_DISMISS) {
+        sim_books_finish(b, &(struct finish_item){row->row, row->version}, 1);
+    } else {
+        p->refund_tries = p->refund_refused = 0;
+        sim_books_tell_refund(b, p, now_ms);
+    }
+    return p->record.disposition;
+}
+
 enum reason sim_books_resolve_payment(struct sim_books *b, const struct sim_review *r, enum review_decision decision, int64_t now_ms)
 {
-    struct sim_payment *p = sim_map_get(&b->payment_by_id, r->payment.payment);
-    if (!p || !same_terms(&p->record.what, &r->payment))
-        return REASON_CONFLICT;    /* this money is not in the books: another payment has its name */
-    if (decision == REVIEW_RETRY) {
-        enum reason outcome = pay_again(b, p, now_ms);
-        return waits(p) ? REASON_CONFLICT : outcome;
+    struct sim_payment *p = sim_map_get(&b->payment_by_id, r->record);
+    bool retries = decision == REVIEW_RETRY || decision == REVIEW_APPLY;
+    check(p || r->payment.result == PAYMENT_FAILED);    /* whatever has money has a record */
+    if (r->why == REASON_REFUND_FAILED)
+        return resolve_refund(b, p, decision, now_ms);
+    if (r->payment.result == PAYMENT_FAILED) {    /* no money; its payment_id may be that of other money, which is not this review's business */
+        bool again = decision == REVIEW_RETRY && p && p->record.what.result == PAYMENT_FAILED && str_eq(p->record.what.order, r->payment.order);
+        enum reason outcome = again ? pay_again(b, p, false, now_ms) : decision == REVIEW_DISMISS ? REASON_OK : REASON_CONFLICT;
+        return outcome == REASON_PAYMENT_QUARANTINED ? REASON_CONFLICT : outcome;
     }
-    bool pays = p->record.disposition != REASON_PAYMENT_QUARANTINED && p->record.refund == REFUND_NONE;
-    if (r->payment.result != PAYMENT_SUCCESS || p->record.what.result != PAYMENT_SUCCESS || pays)
-        return REASON_CONFLICT;
-    if (p->record.refund == REFUND_NONE)
+    if (decision == REVIEW_DISMISS)
+        return waits(p) ? REASON_CONFLICT : REASON_OK;    /* money that waits is applied or given back */
+    if (retries) {
+        enum reason outcome = pay_again(b, p, decision == REVIEW_APPLY, now_ms);
+        bool still = outcome == REASON_PAYMENT_QUARANTINED && p->record.refund == REFUND_NONE;
+        return still || (decision == REVIEW_APPLY && outcome != REASON_PAYMENT_APPLIED) ? REASON_CONFLICT : outcome;
+    }
+    if (!waits(p) && p->record.refund == REFUND_NONE)
+        return REASON_CONFLICT;    /* it pays its order */
+    if (waits(p))
         refund(b, p, now_ms);
     return p->record.disposition;
+}
+
+/* ---- callbacks that cannot be understood, refunds that are not given --------------------------------------------------------- */
+
+static struct sim_review *review_named(struct sim_books *b, struct buf *text, int64_t now_ms)
+{
+    uint8_t digest[32];
+    char name[64];
+    check(buf_ok(text));
+    sha256(buf_str(text), digest);
+    buf_free(text);
+    hex_write(digest, 32, name);
+    if (sim_map_get(&b->review_by_id, (struct str){name, sizeof name}))
+        return NULL;
+    struct sim_review *r = sim_new(&b->ground, struct sim_review);
+    *r = (struct sim_review){.id = sim_text(&b->ground, (struct str){name, sizeof name}), .opened_ms = now_ms, .open = true};
+    return r;
+}
+
+void sim_books_callback(struct sim_books *b, const struct callback_ask *ask, int64_t now_ms)
+{
+    struct buf text = buf_growing(4096);
+    b->turn++;
+    buf_add_fmt(&text, "callback:" STR_FMT ":" STR_FMT ":", STR_ARG(ask->channel), STR_ARG(ask->webhook));
+    buf_add_str(&text, (struct str){(const char *)ask->digest, sizeof ask->digest});
+    struct sim_review *r = review_named(b, &text, now_ms);
+    if (!r)
+        return;
+    r->kind = REVIEW_CALLBACK;
+    r->why = REASON_CALLBACK_UNREADABLE;
+    r->body = sim_text(&b->ground, ask->body);
+    r->key = sim_text(&b->ground, ask->webhook);
+    r->payment.channel = sim_text(&b->ground, ask->channel);
+    sim_books_review(b, r);
+}
+
+static void call_operator(struct sim_books *b, const struct sim_payment *p, int64_t now_ms)
+{
+    struct buf text = buf_growing(4096);
+    size_t before = 0;
+    for (size_t i = 0; i < b->review_count; i++)
+        before += str_eq(b->reviews[i]->record, p->name);
+    buf_add_fmt(&text, "payment:" STR_FMT ":REFUND_FAILED:%zu", STR_ARG(p->name), before);
+    struct sim_review *r = review_named(b, &text, now_ms);
+    if (!r)
+        return;
+    r->kind = REVIEW_PAYMENT;
+    r->why = REASON_REFUND_FAILED;
+    r->payment = p->record.what;
+    r->record = p->name;
+    sim_books_review(b, r);
+}
+
+void sim_books_defer(struct sim_books *b, const struct defer_ask *ask, int64_t now_ms)
+{
+    b->turn++;
+    for (size_t i = 0; i < ask->count; i++) {
+        const struct defer_item *item = &ask->items[i];
+        struct sim_row *row = sim_map_get(&b->row_by_number, sim_bytes(&item->row, sizeof item->row));
+        struct sim_payment *p = row && row->refund ? sim_map_get(&b->payment_by_id, row->refund->name) : NULL;
+        if (!p || row->version != item->version || p->record.refund != REFUND_REQUESTED)
+            continue;
+        p->refund_tries++;
+        p->refund_refused += item->why == REASON_REFUND_PENDING ? 0 : item->why == REASON_REFUND_FAILED ? REFUND_REFUSALS_MAX : 1;
+        uint32_t doublings = p->refund_tries - 1 < 10 ? p->refund_tries - 1 : 10;
+        int64_t rest_ms = (int64_t)REFUND_REST_FIRST_MS << doublings;
+        row->claimed_until_ms = p->refund_refused >= REFUND_REFUSALS_MAX ? INT64_MAX : now_ms + (rest_ms < REFUND_REST_MOST_MS ? rest_ms : REFUND_REST_MOST_MS);
+        if (p->refund_refused >= REFUND_REFUSALS_MAX)
+            call_operator(b, p, now_ms);
+    }
+}
+
+/* Whether x comes before y: with a refund before without where `refunds` counts, then the older; one that was heard of again is as old as that. */
+static bool comes_before(const struct payment_record *x, const struct payment_record *y, bool refunds)
+{
+    if (refunds && (x->refund == REFUND_NONE) != (y->refund == REFUND_NONE))
+        return y->refund == REFUND_NONE;
+    return x->received_ms != y->received_ms ? x->received_ms < y->received_ms : str_cmp(x->what.payment, y->what.payment) < 0;
+}
+
+static void put_in_order(struct payment_record *all, size_t count, bool refunds)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t j = i; j > 0 && comes_before(&all[j], &all[j - 1], refunds); j--) {
+            struct payment_record z = all[j];
+            all[j] = all[j - 1];
+            all[j - 1] = z;
+        }
 }
 
 size_t sim_books_payments(struct sim_books *b, struct str order, struct payment_record *out)
 {
     size_t count = 0;
-    for (size_t i = 0; i < b->payment_count && count < LOOK_PAYMENTS_MAX; i++)
+    struct payment_record *all = calloc(b->payment_count + 1, sizeof *all);
+    check(all != NULL);
+    for (size_t i = 0; i < b->payment_count; i++)
         if (str_eq(b->payments[i]->record.what.order, order))
-            out[count++] = b->payments[i]->record;
-    for (size_t i = 1; i < count; i++)    /* oldest first; a payment that was heard of again is as old as that */
-        for (size_t j = i; j > 0; j--) {
-            struct payment_record *x = &out[j - 1], *y = &out[j], z = *y;
-            if (x->received_ms < y->received_ms || (x->received_ms == y->received_ms && str_cmp(x->what.payment, y->what.payment) < 0))
-                break;
-            *y = *x;
-            *x = z;
-        }
+            all[count++] = b->payments[i]->record;
+    put_in_order(all, count, true);
+    count = count < LOOK_PAYMENTS_MAX ? count : LOOK_PAYMENTS_MAX;
+    put_in_order(all, count, false);
+    memcpy(out, all, count * sizeof *out);
+    free(all);
     return count;
 }
 

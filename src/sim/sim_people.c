@@ -59,13 +59,13 @@ static enum reason act(struct sim_books *b, const struct sim_review *r, const st
 {
     const struct create_order *what = r->kind == REVIEW_RESERVATION ? &r->what : ask->what;
     struct verdict verdict;
-    if (ask->decision == REVIEW_DISMISS)    /* an undecided reservation's unit would be nobody's business for ever */
-        return r->kind == REVIEW_RESERVATION && !sim_books_inbox(b, r->what.reservation) ? REASON_CONFLICT : REASON_OK;
     if (r->kind == REVIEW_PAYMENT) {
         answer->outcome = sim_books_resolve_payment(b, r, ask->decision, now_ms);
         return answer->outcome == REASON_CONFLICT ? REASON_CONFLICT : REASON_OK;
     }
-    if (!what)
+    if (ask->decision == REVIEW_DISMISS)    /* an undecided reservation's unit would be nobody's business for ever */
+        return r->kind == REVIEW_RESERVATION && !sim_books_inbox(b, r->what.reservation) ? REASON_CONFLICT : REASON_OK;
+    if (!what || r->kind == REVIEW_CALLBACK || ask->decision == REVIEW_APPLY || ask->decision == REVIEW_REFUND)
         return REASON_CONFLICT;
     enum reason reason = decide(b, r, ask->decision, what, now_ms, &verdict);
     if (reason != REASON_OK)
@@ -91,6 +91,8 @@ static void closed(struct sim_books *b, struct sim_review *r)
     }
 }
 
+static bool is_refund(enum review_decision d) { return d == REVIEW_RELEASE || d == REVIEW_REFUND; }
+
 enum reason sim_books_resolve(struct sim_books *b, const struct resolve_ask *ask, int64_t now_ms, struct resolve_answer *answer)
 {
     struct sim_review *r = sim_map_get(&b->review_by_id, ask->id);
@@ -98,7 +100,7 @@ enum reason sim_books_resolve(struct sim_books *b, const struct resolve_ask *ask
     if (!r)
         return REASON_NOT_FOUND;
     if (!r->open)
-        return r->decision == ask->decision ? REASON_OK : REASON_CONFLICT;
+        return r->decision == ask->decision || (is_refund(r->decision) && is_refund(ask->decision)) ? REASON_OK : REASON_CONFLICT;
     b->turn++;
     enum reason reason = act(b, r, ask, now_ms, answer);
     if (reason != REASON_OK)
@@ -150,11 +152,13 @@ static void gather_payments(struct tale *t)
 {
     const struct sim_books *b = t->books;
     for (size_t i = 0; i < b->payment_count; i++)
-        if (sim_map_get(&t->orders, b->payments[i]->record.what.order))
+        if (sim_map_get(&t->orders, b->payments[i]->record.what.order)) {
             put(&t->payments, b->payments[i]->record.what.payment);
+            put(&t->payments, b->payments[i]->name);
+        }
     for (size_t i = 0; i < b->review_count; i++)
         if (b->reviews[i]->kind == REVIEW_PAYMENT && sim_map_get(&t->orders, b->reviews[i]->payment.order))
-            put(&t->payments, b->reviews[i]->payment.payment);
+            put(&t->payments, b->reviews[i]->record);
 }
 
 static void gather(struct tale *t)
@@ -164,10 +168,12 @@ static void gather(struct tale *t)
     if (t->ask->by == STORY_PAYMENT) {
         put(&t->payments, id);
         for (size_t i = 0; i < b->payment_count; i++)
-            if (str_eq(b->payments[i]->record.what.payment, id))
+            if (str_eq(b->payments[i]->record.what.payment, id)) {
+                put(&t->payments, b->payments[i]->name);
                 put(&t->orders, b->payments[i]->record.what.order);
+            }
         for (size_t i = 0; i < b->review_count; i++)
-            if (str_eq(b->reviews[i]->payment.payment, id))
+            if (sim_map_get(&t->payments, b->reviews[i]->record))
                 put(&t->orders, b->reviews[i]->payment.order);
     }
     if (t->ask->by == STORY_ORDER)
@@ -207,6 +213,13 @@ static void tell_verdicts(struct tale *t)
     }
 }
 
+/* The payment_id as the channel gave it, of the record of this name. */
+static struct str given_id(const struct sim_books *b, struct str record)
+{
+    const struct sim_payment *p = record.len > 0 ? sim_map_get(&b->payment_by_id, record) : NULL;
+    return p ? p->record.what.payment : record;
+}
+
 static void tell_orders(struct tale *t)
 {
     for (size_t i = 0; i < t->books->order_count; i++) {
@@ -219,7 +232,7 @@ static void tell_orders(struct tale *t)
         tell(t, e);
         if (o->paid_ms) {
             struct story_event paid = e;
-            paid.at_ms = o->paid_ms, paid.kind = STORY_PAID, paid.payment = so->payment;
+            paid.at_ms = o->paid_ms, paid.kind = STORY_PAID, paid.payment = given_id(t->books, so->payment);
             tell(t, paid);
         }
         if (o->canceled_ms) {
@@ -259,7 +272,7 @@ static void tell_money(struct tale *t)
         struct story_event e = {.at_ms = p->refund_asked_ms, .kind = STORY_REFUND, .order = p->record.what.order, .payment = p->record.what.payment, .outcome = REASON_OK,
                                 .why = p->record.disposition, .refund = REFUND_REQUESTED, .amount = p->record.what.amount, .currency = p->record.what.currency,
                                 .detail = p->record.what.channel};
-        if (p->record.refund == REFUND_NONE || !sim_map_get(&t->payments, p->record.what.payment))
+        if (p->record.refund == REFUND_NONE || !sim_map_get(&t->payments, p->name))
             continue;
         tell(t, e);
         if (p->record.refund == REFUND_DONE) {
@@ -274,7 +287,7 @@ static void tell_reviews(struct tale *t)
     for (size_t i = 0; i < t->books->review_count; i++) {
         const struct sim_review *r = t->books->reviews[i];
         bool money = r->kind == REVIEW_PAYMENT;
-        if (money ? !sim_map_get(&t->payments, r->payment.payment) : !ours(t, r->what.reservation))
+        if (money ? !sim_map_get(&t->payments, r->record) : !ours(t, r->what.reservation))
             continue;
         struct story_event e = {.at_ms = r->opened_ms, .kind = STORY_REVIEW, .reservation = r->what.reservation, .order = r->payment.order, .user = r->what.user,
                                 .payment = r->payment.payment, .review = r->id, .token = r->what.token, .outcome = REASON_OK, .why = r->why,

@@ -181,6 +181,11 @@ static void order_insert(struct sim_books *b, struct item *it, int64_t now_ms)
     it->unit->consumed = true;
     it->unit->reservation = m->reservation;
     sim_books_journal(b, it->unit, SIM_CONSUMED, m->reservation);
+    if (o->order.amount == 0) {    /* nobody would ever send a payment of 0 */
+        check(order_may_move(o->order.state, ORDER_PAID));
+        o->order.state = ORDER_PAID;
+        o->order.paid_ms = now_ms;
+    }
 }
 
 static bool matches(const struct item *it) { return it->unit && it->available && it->what->token.generation == it->generation; }
@@ -297,6 +302,8 @@ static void tell(struct sim_books *b, struct sim_inbox *row, bool fresh, int64_t
         sim_books_tell_return(b, u, now_ms);
     if (fresh)
         sim_books_tell_event(b, row->outcome == REASON_ORDERED ? "ORDER_CREATED" : "RESERVATION_RELEASED", row, o, now_ms);
+    if (fresh && o && o->order.state == ORDER_PAID)    /* a free one */
+        sim_books_tell_event(b, "PAID", row, o, now_ms);
 }
 
 static struct str order_of(const struct sim_inbox *row, struct sim_books *b)

@@ -129,7 +129,8 @@ CREATE OR REPLACE FUNCTION audit_activity_findings(p_activity text) RETURNS TABL
     UNION ALL
     SELECT 'H8', o.order_id, 'paid ' || o.amount || ' ' || o.currency || coalesce(' by ' || o.payment_id || ', which is ' || p.result || ' ' || p.amount || ' ' || p.currency, ' by nothing')
     FROM o LEFT JOIN p ON p.payment_id = o.payment_id AND p.order_id = o.order_id
-    WHERE o.status = 'PAID' AND (p.payment_id IS NULL OR p.result <> 'SUCCESS' OR p.disposition <> 'PAYMENT_APPLIED' OR p.amount <> o.amount OR p.currency <> o.currency)
+    WHERE o.status = 'PAID' AND NOT (o.amount = 0 AND o.payment_id IS NULL)    -- what is free needs no payment
+      AND (p.payment_id IS NULL OR p.result <> 'SUCCESS' OR p.disposition <> 'PAYMENT_APPLIED' OR p.amount <> o.amount OR p.currency <> o.currency)
     UNION ALL
     SELECT 'H8', o.order_id, 'names payment ' || o.payment_id || ' and is ' || o.status FROM o WHERE o.payment_id IS NOT NULL AND o.status <> 'PAID'
     UNION ALL

@@ -88,6 +88,8 @@ void heal_repair(struct ledger *, const struct repair_ask *, struct waiter *);
 /* ---- money.c ------------------------------------------------------------------------------------------------------------------------ */
 
 void money_pay(struct ledger *, const struct pay_ask *, struct waiter *);
+void money_callback(struct ledger *, const struct callback_ask *, struct waiter *);
+void money_defer(struct ledger *, const struct defer_ask *, struct waiter *);
 void money_cancel(struct ledger *, const struct cancel_ask *, struct waiter *);
 void money_overdue(struct ledger *, const struct overdue_ask *, struct waiter *);
 void money_reviews(struct ledger *, const struct reviews_ask *, struct waiter *);

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- look: what the ledger holds of one reservation, request or order. Out: one row, or none where it holds nothing, or another user asks.
 -- `by`: RESERVATION | REQUEST (activity and user name it too) | ORDER. Of several reservations of one request the one with the order speaks,
--- then the one released first, whose superseded_by tells the rest. By ORDER: a row for each payment of it, oldest first, 64 at most.
+-- then the one released first, whose superseded_by tells the rest. By ORDER: a row for each payment of it, oldest first, 65 at most, those with a refund first.
 DROP FUNCTION IF EXISTS look(text, text, text, text);
 CREATE OR REPLACE FUNCTION look(p_by text, p_id text, p_activity text, p_user text)
 RETURNS TABLE (
@@ -48,14 +48,15 @@ BEGIN
            coalesce((extract(epoch FROM o.created_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.paid_at) * 1000)::bigint, 0),
            coalesce((extract(epoch FROM o.pay_deadline) * 1000)::bigint, 0), coalesce((extract(epoch FROM o.canceled_at) * 1000)::bigint, 0),
            r.review_id IS NOT NULL, coalesce((extract(epoch FROM x.received_at) * 1000)::bigint, 0),
-           coalesce(p.payment_id, ''), coalesce(p.result, 'FAILED'), coalesce(p.amount, 0), coalesce(p.currency, ''), coalesce(p.channel, ''),
+           coalesce(p.given_id, p.payment_id, ''), coalesce(p.result, 'FAILED'), coalesce(p.amount, 0), coalesce(p.currency, ''), coalesce(p.channel, ''),
            coalesce((extract(epoch FROM p.occurred_at) * 1000)::bigint, 0), coalesce(p.disposition, 'OK'), coalesce(p.refund_status, 'NONE'),
            coalesce((extract(epoch FROM p.received_at) * 1000)::bigint, 0)
     FROM (VALUES (id)) asked(id)
     LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = asked.id LIMIT 1) x ON true
     LEFT JOIN LATERAL (SELECT k.* FROM orders k WHERE k.reservation_id = asked.id LIMIT 1) o ON true
     LEFT JOIN LATERAL (SELECT v.* FROM review v WHERE v.reservation_id = asked.id AND v.status || '' = 'OPEN' ORDER BY v.opened_at LIMIT 1) r ON true
-    LEFT JOIN LATERAL (SELECT q.* FROM payment_record q WHERE p_by = 'ORDER' AND q.order_id = p_id ORDER BY q.received_at, q.payment_id LIMIT 64) p ON true
+    LEFT JOIN LATERAL (SELECT q.* FROM payment_record q WHERE p_by = 'ORDER' AND q.order_id = p_id
+                       ORDER BY q.refund_status = 'NONE', q.received_at, q.payment_id LIMIT 65) p ON true
     WHERE (x.reservation_id IS NOT NULL OR r.review_id IS NOT NULL)
       AND (coalesce(p_user, '') = '' OR coalesce(x.user_id, r.user_id) = p_user)
     ORDER BY p.received_at, p.payment_id;

@@ -46,6 +46,34 @@ void money_pay(struct ledger *l, const struct pay_ask *a, struct waiter *w)
     lane_submit(c);
 }
 
+static void no_answer_decode(struct call *c, const PGresult *r)
+{
+    (void)r;
+    wake(c, REASON_OK, NULL);
+}
+
+void money_callback(struct ledger *l, const struct callback_ask *a, struct waiter *w)
+{
+    struct call *c = lane_call(&of(l)->lanes[LANE_MONEY], CALL_callback, w);
+    c->decode = no_answer_decode;
+    params_text(&c->params, a->webhook);
+    params_text(&c->params, a->channel);
+    params_bytes(&c->params, (struct str){(const char *)a->digest, sizeof a->digest});
+    params_bytes(&c->params, a->body);
+    lane_submit(c);
+}
+
+void money_defer(struct ledger *l, const struct defer_ask *a, struct waiter *w)
+{
+    check(a->count <= LEDGER_BATCH_MAX);
+    struct call *c = lane_call(&of(l)->lanes[LANE_RELAY], CALL_defer, w);
+    c->decode = no_answer_decode;
+    COLUMN_I64(&c->params, a->count, a->items[i].row);
+    COLUMN_I32(&c->params, a->count, a->items[i].version);
+    COLUMN_TEXT(&c->params, a->count, str_of(reason_word(a->items[i].why)));
+    lane_submit(c);
+}
+
 /* ---- cancel ------------------------------------------------------------------------------------------------------------------------------ */
 
 enum { CANCELED_OUTCOME, CANCELED_FRESH, CANCELED_NOW };

@@ -66,18 +66,18 @@ BEGIN
              WHEN 'EVENT' THEN json_build_object('event', b.subject, 'event_id', b.key, 'reservation_id', b.reservation_id,
                'order_id', o.order_id, 'activity_id', x.activity_id, 'sku_id', CASE WHEN x.reason IS DISTINCT FROM 'LOST' THEN x.sku_id END, 'user_id', x.user_id,
                'request_id', CASE WHEN x.reason IS DISTINCT FROM 'LOST' THEN x.request_id END,
-               'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', o.payment_id,
+               'inventory_token_id', o.inventory_token_id, 'amount', o.amount, 'currency', o.currency, 'payment_id', payment_given(o.payment_id),
                'pay_deadline', CASE b.subject WHEN 'ORDER_CREATED' THEN to_char(o.pay_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END,
                'reason', CASE b.subject WHEN 'CANCELED' THEN j.reason ELSE x.reason END,
                'occurred_at', to_char(b.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
              WHEN 'DEAD_LETTER' THEN json_build_object('review_id', d.review_id, 'reason', d.reason, 'consumer_group', d.consumer_group, 'key', d.message_key,
                'reservation_id', d.reservation_id, 'message_id', d.message_id, 'body_base64', translate(encode(d.body, 'base64'), E'\n', ''),
                'parked_at', to_char(d.opened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
-             WHEN 'REFUND' THEN json_build_object('event', 'REFUND_REQUESTED', 'event_id', b.key, 'payment_id', p.payment_id, 'order_id', p.order_id,
+             WHEN 'REFUND' THEN json_build_object('event', 'REFUND_REQUESTED', 'event_id', b.key, 'payment_id', coalesce(p.given_id, p.payment_id), 'order_id', p.order_id,
                'reservation_id', b.reservation_id, 'activity_id', b.activity_id, 'amount', p.amount, 'currency', p.currency, 'channel', p.channel,
                'reason', p.disposition, 'occurred_at', to_char(p.refund_asked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))::text
              ELSE '' END,
-           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, coalesce(p.payment_id, ''), coalesce(p.order_id, ''), coalesce(p.amount, 0),
+           rest, (extract(epoch FROM now() - b.created_at) * 1000)::bigint, coalesce(p.given_id, p.payment_id, ''), coalesce(p.order_id, ''), coalesce(p.amount, 0),
            coalesce(p.currency, ''), coalesce(p.channel, '')
     FROM outbox b
     LEFT JOIN LATERAL (SELECT k.* FROM consumer_inbox k WHERE k.reservation_id = b.reservation_id LIMIT 1) x ON true

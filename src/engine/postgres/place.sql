@@ -323,12 +323,15 @@ BEGIN
   IF usual IS NOT TRUE THEN    -- what has been waited for once is not waited for again
     RETURN QUERY SELECT * FROM place_carefully(p_group, i_message, i_request, i_reservation, i_activity, i_sku, i_user, i_unit, i_generation, i_epoch,
                                                i_created, p_hurry OR usual IS NULL);
+    PERFORM orders_free(i_reservation, i_activity);
   ELSIF news = n THEN
     PERFORM orders_tell(i_reservation, i_activity);
+    PERFORM orders_free(i_reservation, i_activity);
     RETURN QUERY SELECT 'ORDERED', NULL::text, true, order_name(i.id), NULL::text, false FROM unnest(i_reservation) i(id);
   ELSE    -- what was decided before is told again
     PERFORM orders_tell(ARRAY(SELECT i.id FROM unnest(i_reservation, is_new) i(id, new) WHERE i.new),
                         ARRAY(SELECT i.activity FROM unnest(i_activity, is_new) i(activity, new) WHERE i.new));
+    PERFORM orders_free(i_reservation, i_activity);
     PERFORM outbox_tell(ARRAY(SELECT i.id FROM unnest(i_reservation) i(id) EXCEPT SELECT i.id FROM unnest(i_reservation, is_new) i(id, new) WHERE i.new),
                         NULL, NULL);
     RETURN QUERY

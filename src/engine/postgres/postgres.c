@@ -616,7 +616,7 @@ static const struct ledger_ops ops = {
     .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
     .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
-    .pay = money_pay, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
+    .pay = money_pay, .callback = money_callback, .defer = money_defer, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };
 
 struct ledger *postgres_open(const struct postgres_options *options)

@@ -12,7 +12,7 @@ RETURNS TABLE (
   SELECT coalesce(v.review_id, ''), coalesce(v.kind, 'MESSAGE'), coalesce(v.reason, 'OK'), coalesce(v.decision, 'OPEN'), coalesce(v.consumer_group, ''),
          coalesce(v.message_key, ''), coalesce(v.message_id, ''), coalesce(v.request_id, ''), coalesce(v.reservation_id, ''), coalesce(v.activity_id, ''),
          coalesce(v.sku_id, ''), coalesce(v.user_id, ''), coalesce(v.unit, 0), coalesce(v.generation, 0),
-         coalesce((extract(epoch FROM v.created_at) * 1000)::bigint, 0), coalesce(v.epoch, 0::smallint), coalesce(v.payment_id, ''),
+         coalesce((extract(epoch FROM v.created_at) * 1000)::bigint, 0), coalesce(v.epoch, 0::smallint), coalesce(payment_given(v.payment_id), ''),
          coalesce(v.order_id, ''), coalesce(v.result, 'FAILED'), coalesce(v.amount, 0), coalesce(v.currency, ''), coalesce(v.channel, ''),
          coalesce((extract(epoch FROM v.occurred_at) * 1000)::bigint, 0), coalesce(v.actor, ''), coalesce(v.note, ''),
          coalesce((extract(epoch FROM v.opened_at) * 1000)::bigint, 0), coalesce((extract(epoch FROM v.resolved_at) * 1000)::bigint, 0),
@@ -53,28 +53,71 @@ BEGIN
   END IF;
 END $$;
 
--- review_payment(review, decision): RETRY judges the payment again, RELEASE gives it back. Out: what it came to, or CONFLICT: this cannot end it.
+-- review_payment(review, decision): what becomes of the money of a review of kind PAYMENT (docs/protocol.md §11). RETRY judges it again, APPLY lets it pay its
+-- order, REFUND (and RELEASE) gives it back, DISMISS closes where no money waits. Out: what it came to, or CONFLICT: this cannot end it.
+-- Locks: order → the one lock of unknown orders → payment → outbox.
 CREATE OR REPLACE FUNCTION review_payment(v review, p_decision text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  o orders;
   p payment_record;
   outcome text;
+  name text := v.payment_id;
+  waits boolean;
 BEGIN
-  SELECT r.* INTO p FROM payment_record r WHERE r.payment_id = v.payment_id;
-  IF p.payment_id IS NULL OR p.order_id <> v.order_id OR p.amount <> v.amount OR p.currency <> v.currency THEN
-    RETURN 'CONFLICT';    -- this money is not in the books: another payment has its name
+  SELECT x.* INTO o FROM orders x WHERE x.order_id = v.order_id FOR UPDATE;
+  IF o.order_id IS NULL THEN
+    PERFORM pg_advisory_xact_lock(payment_key('unknown', ''));
   END IF;
-  IF p_decision = 'RETRY' THEN
-    outcome := pay_again(v.payment_id);
+  PERFORM pg_advisory_xact_lock(payment_key('payment', payment_given(name)));
+  SELECT r.* INTO p FROM payment_record r WHERE r.payment_id = name FOR UPDATE;
+  IF v.result = 'SUCCESS' AND (p.payment_id IS NULL OR p.result <> 'SUCCESS' OR p.order_id <> v.order_id OR p.amount <> v.amount OR p.currency <> v.currency) THEN
+    -- a review of before this money had a record of its own
+    name := payment_reuse_name(v.payment_id, v.order_id, v.amount, v.currency);
+    INSERT INTO payment_record (payment_id, given_id, order_id, result, amount, currency, channel, occurred_at, disposition)
+    VALUES (name, v.payment_id, v.order_id, 'SUCCESS', v.amount, v.currency, coalesce(v.channel, ''), coalesce(v.occurred_at, v.opened_at), 'PAYMENT_QUARANTINED')
+    ON CONFLICT (payment_id) DO NOTHING;
+    UPDATE review r SET payment_id = name WHERE r.review_id = v.review_id;
+    SELECT r.* INTO p FROM payment_record r WHERE r.payment_id = name FOR UPDATE;
   END IF;
-  PERFORM pg_advisory_xact_lock(payment_key('payment', v.payment_id));
-  SELECT r.* INTO p FROM payment_record r WHERE r.payment_id = v.payment_id FOR UPDATE;
-  IF p_decision = 'RETRY' THEN
-    RETURN CASE WHEN outcome = 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE' THEN 'CONFLICT' ELSE outcome END;
-  ELSIF v.result <> 'SUCCESS' OR p.result <> 'SUCCESS' OR (p.disposition <> 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE') THEN
-    RETURN 'CONFLICT';    -- there is nothing to give back, or it pays its order
-  ELSIF p.refund_status = 'NONE' THEN
-    UPDATE payment_record r SET refund_status = 'REQUESTED', refund_asked_at = now(), version = r.version + 1 WHERE r.payment_id = v.payment_id;
-    PERFORM refund_ask(ARRAY[v.payment_id]);
+  waits := p.result = 'SUCCESS' AND p.disposition = 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE';
+
+  IF v.reason = 'REFUND_FAILED' THEN
+    RETURN review_refund(p, p_decision);
+  ELSIF v.result = 'FAILED' THEN    -- no money; its payment_id may be that of other money, which is not this review's business
+    IF p_decision = 'RETRY' AND p.result = 'FAILED' AND p.order_id = v.order_id THEN
+      outcome := pay_again(p, o, false);
+      RETURN CASE WHEN outcome = 'PAYMENT_QUARANTINED' THEN 'CONFLICT' ELSE outcome END;
+    END IF;
+    RETURN CASE p_decision WHEN 'DISMISS' THEN 'OK' ELSE 'CONFLICT' END;
+  ELSIF p_decision = 'DISMISS' THEN
+    RETURN CASE WHEN waits THEN 'CONFLICT' ELSE 'OK' END;    -- money that waits is applied or given back
+  ELSIF p_decision IN ('RETRY', 'APPLY') THEN
+    outcome := pay_again(p, o, p_decision = 'APPLY');
+    RETURN CASE WHEN outcome IS NULL OR (outcome = 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE') OR (p_decision = 'APPLY' AND outcome <> 'PAYMENT_APPLIED')
+                THEN 'CONFLICT' ELSE outcome END;
+  ELSIF NOT waits AND p.refund_status = 'NONE' THEN
+    RETURN 'CONFLICT';    -- it pays its order
+  ELSIF waits THEN
+    UPDATE payment_record r SET refund_status = 'REQUESTED', refund_asked_at = now(), version = r.version + 1 WHERE r.payment_id = name;
+    PERFORM refund_ask(ARRAY[name]);
+  END IF;
+  RETURN p.disposition;
+END $$;
+
+-- review_refund(payment, decision): what becomes of a refund that the channel refused. RETRY and REFUND (and RELEASE): the channel is asked again. DISMISS: an
+-- operator has seen to it that the money is where it belongs; the refund is DONE. Out: as review_payment.
+CREATE OR REPLACE FUNCTION review_refund(p payment_record, p_decision text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF p.refund_status <> 'REQUESTED' THEN
+    RETURN p.disposition;    -- it has ended otherwise
+  ELSIF p_decision = 'APPLY' THEN
+    RETURN 'CONFLICT';
+  ELSIF p_decision = 'DISMISS' THEN
+    DELETE FROM outbox b WHERE b.key = 'REFUND:' || p.payment_id;
+    UPDATE payment_record r SET refund_status = 'DONE', refunded_at = now(), version = r.version + 1 WHERE r.payment_id = p.payment_id;
+  ELSE
+    UPDATE payment_record r SET refund_tries = 0, refund_refused = 0, version = r.version + 1 WHERE r.payment_id = p.payment_id;
+    PERFORM refund_ask(ARRAY[p.payment_id]);
   END IF;
   RETURN p.disposition;
 END $$;
@@ -95,16 +138,19 @@ BEGIN
   PERFORM pg_advisory_xact_lock(payment_key('review', p_id));    -- not the row: place, release and pay come first to their own rows
   SELECT r.* INTO v FROM review r WHERE r.review_id = p_id;
   IF v.review_id IS NULL OR v.status = 'RESOLVED' THEN
-    RETURN QUERY SELECT CASE WHEN v.review_id IS NULL THEN 'NOT_FOUND' WHEN v.decision = p_decision THEN 'OK' ELSE 'CONFLICT' END, 'OK', NULL::text;
+    RETURN QUERY SELECT CASE WHEN v.review_id IS NULL THEN 'NOT_FOUND' WHEN v.decision = p_decision OR (v.decision IN ('RELEASE', 'REFUND') AND p_decision IN ('RELEASE', 'REFUND')) THEN 'OK'
+                             ELSE 'CONFLICT' END, 'OK', NULL::text;
     RETURN;
   END IF;
 
-  IF p_decision = 'DISMISS' THEN
+  IF v.kind = 'PAYMENT' THEN
+    outcome := review_payment(v, p_decision);
+  ELSIF p_decision = 'DISMISS' THEN
     IF v.kind = 'RESERVATION' AND NOT EXISTS (SELECT FROM consumer_inbox x WHERE x.reservation_id = v.reservation_id) THEN
       outcome := 'CONFLICT';    -- its unit would be nobody's business for ever
     END IF;
-  ELSIF v.kind = 'PAYMENT' THEN
-    outcome := review_payment(v, p_decision);
+  ELSIF p_decision IN ('APPLY', 'REFUND') OR v.kind = 'CALLBACK' THEN
+    outcome := 'CONFLICT';    -- these are of money; a callback that nobody can read can only be dismissed
   ELSIF v.kind = 'RESERVATION' THEN
     SELECT m.m_outcome, m.m_why INTO outcome, why FROM review_message(v, p_decision, v.message_id, v.request_id, v.reservation_id, v.activity_id, v.sku_id, v.user_id,
       v.unit, v.generation, v.epoch, coalesce((extract(epoch FROM v.created_at) * 1000)::bigint, 0)) m;

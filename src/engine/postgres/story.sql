@@ -24,8 +24,8 @@ BEGIN
       names := ARRAY[p_id];
       ids := ARRAY(SELECT o.reservation_id FROM orders o WHERE o.order_id = p_id);
     WHEN 'PAYMENT' THEN
-      paid := ARRAY[p_id];
-      names := ARRAY(SELECT p.order_id FROM payment_record p WHERE p.payment_id = p_id UNION SELECT v.order_id FROM review v WHERE v.payment_id = p_id);
+      paid := p_id || ARRAY(SELECT p.payment_id FROM payment_record p WHERE p.given_id = p_id);
+      names := ARRAY(SELECT p.order_id FROM payment_record p WHERE p.payment_id = ANY (paid) UNION SELECT v.order_id FROM review v WHERE v.payment_id = ANY (paid));
       ids := ARRAY(SELECT o.reservation_id FROM orders o WHERE o.order_id = ANY (names));
     WHEN 'USER' THEN
       -- Neither table has an index that begins with the user: a look-up of his order for each SKU, of his releases for each sale.
@@ -43,7 +43,8 @@ BEGIN
   END CASE;
   names := coalesce(names, '{}') || ARRAY(SELECT order_name(i.id) FROM unnest(ids) i(id));
   paid := coalesce(paid, '{}') || ARRAY(SELECT p.payment_id FROM payment_record p WHERE p.order_id = ANY (names)
-                                        UNION SELECT v.payment_id FROM review v WHERE v.kind = 'PAYMENT' AND v.order_id = ANY (names));
+                                        UNION SELECT v.payment_id FROM review v WHERE v.kind = 'PAYMENT' AND v.order_id = ANY (names)
+                                        UNION SELECT p.given_id FROM payment_record p WHERE p.order_id = ANY (names) AND p.given_id IS NOT NULL);
 
   units := CASE WHEN p_by = 'UNIT' THEN ARRAY[p_unit] ELSE ARRAY(SELECT DISTINCT x.unit FROM consumer_inbox x WHERE x.reservation_id = ANY (ids)) END;
 
@@ -51,7 +52,7 @@ BEGIN
 
   RETURN QUERY
     SELECT (extract(epoch FROM e.happened) * 1000)::bigint, e.kind, coalesce(e.reservation, ''), coalesce(e.ord, ''), coalesce(e.usr, ''),
-           coalesce(e.payment, ''), coalesce(e.review, ''), coalesce(e.unit, 0), coalesce(e.generation, 0), coalesce(e.outcome, 'OK'), coalesce(e.why, 'OK'),
+           coalesce(payment_given(e.payment), ''), coalesce(e.review, ''), coalesce(e.unit, 0), coalesce(e.generation, 0), coalesce(e.outcome, 'OK'), coalesce(e.why, 'OK'),
            coalesce(e.result, 'FAILED'), coalesce(e.refund, 'NONE'), coalesce(e.amount, 0), coalesce(e.currency, ''), coalesce(e.detail, '')
     FROM (
       SELECT q.* FROM (

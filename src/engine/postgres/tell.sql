@@ -53,6 +53,22 @@ BEGIN
   ORDER BY r.unit, x.reservation_id;
 END $$;
 
+-- orders_free(reservations, activities): of the orders of these reservations, just placed, those that cost nothing are PAID at once: nobody would ever send a
+-- payment of 0. The first question is of the few SKUs of the activities, so that a sale at a price does no more than ask it.
+CREATE OR REPLACE FUNCTION orders_free(p_ids text[], p_activities text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM activity_sku s WHERE s.activity_id = ANY (p_activities) AND s.price = 0) THEN
+    RETURN;
+  END IF;
+  WITH paid AS (
+    UPDATE orders o SET status = 'PAID', paid_at = now(), updated_at = now(), version = o.version + 1
+    WHERE o.reservation_id = ANY (p_ids) AND o.amount = 0 AND o.status || '' = 'CREATED'
+    RETURNING o.reservation_id)
+  INSERT INTO outbox AS b (key, kind, reservation_id, subject)
+  SELECT 'EVENT:PAID:' || p.reservation_id, 'EVENT', p.reservation_id, 'PAID' FROM paid p ORDER BY p.reservation_id
+  ON CONFLICT (key) DO UPDATE SET version = b.version + 1, claimed_until = NULL;
+END $$;
+
 -- outbox_tell(again, created, released): queues what others must hear. Of orders `created` by this transaction: status and event. Of the
 -- reservations in `again` (each once; those not just created) that have a verdict: the status, and the return of the unit where that is AVAILABLE
 -- at the generation which the verdict, or the cancel of the order, raised it to. Of those among them just `released`: the event.

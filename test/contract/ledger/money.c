@@ -280,9 +280,12 @@ static void an_order_tells_its_first_payments(void **state)
     }
     struct account now = account_of(order_of(&m));
     assert_true(now.order.state == ORDER_CREATED && now.count == LOOK_PAYMENTS_MAX);
-    for (size_t i = 0; i < now.count; i++)
+    for (size_t i = 0; i < LEDGER_PAY_MAX; i++)
         assert_true(str_starts(now.payments[i].what.payment, str_lit("try0_")));
     assert_paid(pay_one(success(&m, "at last")), REASON_PAYMENT_APPLIED, REASON_OK, true, false);
+    assert_paid(pay_one(success(&m, "and_again")), REASON_PAYMENT_EXTRA, REASON_OK, true, true);
+    now = account_of(order_of(&m));
+    assert_true(now.count == LOOK_PAYMENTS_MAX && payment_in(&now, "and_again")->refund == REFUND_REQUESTED);    /* a refund is told before what has none */
     assert_clean(a.activity);
 }
 
@@ -311,7 +314,7 @@ static void what_does_not_fit_is_set_aside_with_its_money(void **state)
     assert_paid(pay_one(callback(order, "o4", PAYMENT_SUCCESS, 101, "CNY")), REASON_PAYMENT_QUARANTINED, REASON_PAYMENT_ID_REUSED, true, false);
     assert_paid(pay_one(callback(order, "o1", PAYMENT_SUCCESS, 99, "CNY")), REASON_PAYMENT_DUPLICATE, REASON_OK, true, false);
     struct account now = account_of(order);
-    assert_true(now.order.state == ORDER_PAID && now.count == 4);    /* o1, o2, o4, o5: the money is in the books */
+    assert_true(now.order.state == ORDER_PAID && now.count == 5);    /* o1, o2, o4, o5, and o4 once more with its other amount: the money is in the books */
     assert_true(payment_in(&now, "o1")->disposition == REASON_PAYMENT_QUARANTINED && payment_in(&now, "o1")->what.amount == 99 && payment_in(&now, "o5"));
     struct review v = review_of("o1");
     assert_true(v.id.len > 0 && v.kind == REVIEW_PAYMENT && v.why == REASON_WRONG_AMOUNT && v.decision == REVIEW_OPEN && v.payment.amount == 99);
@@ -407,18 +410,272 @@ static void a_person_decides_of_a_payment(void **state)
     cancel_one(order_of(&o), o.user);
     r = resolve(review_of("j4").id, REVIEW_RETRY, NULL);
     assert_true(r.reason == REASON_OK && r.a.outcome == REASON_PAYMENT_AFTER_CANCEL);
-    /* the money of another payment is not given back, nor what pays an order */
+    /* money under the payment_id of other money goes back by itself; what pays an order stays where it is */
     pay_one(callback(order_of(&m), "j3", PAYMENT_SUCCESS, 100, "CNY"));
     id = review_of("j3").id;
-    assert_int_equal(resolve(id, REVIEW_RELEASE, NULL).reason, REASON_CONFLICT);
-    assert_int_equal(resolve(id, REVIEW_RETRY, NULL).reason, REASON_CONFLICT);
-    assert_int_equal(resolve(id, REVIEW_DISMISS, NULL).reason, REASON_OK);
+    assert_int_equal(resolve(id, REVIEW_DISMISS, NULL).reason, REASON_CONFLICT);
+    assert_int_equal(resolve(id, REVIEW_REFUND, NULL).reason, REASON_OK);
+    assert_int_equal(account_of(order_of(&n)).order.state, ORDER_PAID);
+    assert_int_equal(account_of(order_of(&n)).payments[1].refund, REFUND_NONE);
     assert_int_equal(resolve(str_lit("no-such"), REVIEW_DISMISS, NULL).reason, REASON_NOT_FOUND);
     struct claimed c = claim(60000);
-    assert_true(refunds_of(&c, "j1") == 1 && refunds_of(&c, "j4") == 1 && refunds_of(&c, "j3") == 0);
+    assert_true(refunds_of(&c, "j1") == 1 && refunds_of(&c, "j4") == 1 && refunds_of(&c, "j3") == 1);
+    for (size_t i = 0; i < c.count; i++)
+        if (c.rows[i].kind == OUTBOX_REFUND && str_eq(c.rows[i].refund.payment, str_lit("j3")))
+            assert_str(c.rows[i].refund.order, order_of(&m));
     assert_clean(a.activity);
     finish_all();
     assert_clean(a.activity);
+}
+
+/* ---- every decision on every kind of review of money ---- */
+
+enum review_case {
+    CASE_WRONG_AMOUNT, CASE_ORDER_UNKNOWN, CASE_TWO_ORDERS, CASE_TWO_ORDERS_PAID, CASE_OTHER_AMOUNT, CASE_WEBHOOK_REUSED, CASE_WEBHOOK_REUSED_PAID, CASE_FAILED_UNKNOWN,
+    CASE_FAILED_TWO_ORDERS, CASE_REFUND_FAILED, CASE_CALLBACK, REVIEW_CASES
+};
+struct case_made {
+    struct str review, order;    /* order: whose payment it is */
+};
+
+static struct case_made review_newest(struct str order)
+{
+    struct reviewed all = reviews((struct reviews_ask){.limit = 1});
+    assert_int_equal(all.count, 1);
+    return (struct case_made){all.reviews[0].id, order};
+}
+
+/* One review of this case, with orders and payments of its own. */
+static struct case_made make_case(const struct activity *a, enum review_case which, int nth)
+{
+    struct create_order m = ordered(a, 2 * nth), n = ordered(a, 2 * nth + 1);
+    const char *payment = words("case%d_%d%c", (int)which, nth, 0).ptr;
+    struct pay_item item = success(&m, payment), other = success(&n, payment);
+    let_pass(3);    /* so that its review is the newest */
+    switch (which) {
+    case CASE_WRONG_AMOUNT:
+        item.what.amount = 99;
+        break;
+    case CASE_ORDER_UNKNOWN:
+        item = callback(str_lit("not-ours"), payment, PAYMENT_SUCCESS, 100, "CNY");
+        break;
+    case CASE_TWO_ORDERS:
+    case CASE_TWO_ORDERS_PAID:
+        assert_int_equal(pay_one(item).outcome, REASON_PAYMENT_APPLIED);
+        if (which == CASE_TWO_ORDERS_PAID)
+            assert_int_equal(pay_one(success(&n, words("%s_first%c", payment, 0).ptr)).outcome, REASON_PAYMENT_APPLIED);
+        item = other;
+        break;
+    case CASE_OTHER_AMOUNT:
+        assert_int_equal(pay_one(item).outcome, REASON_PAYMENT_APPLIED);
+        item = callback(order_of(&m), payment, PAYMENT_SUCCESS, 101, "CNY");
+        break;
+    case CASE_WEBHOOK_REUSED:
+    case CASE_WEBHOOK_REUSED_PAID: {
+        struct pay_item first = failed(&n, words("%s_f%c", payment, 0).ptr);
+        pay_one(first);
+        if (which == CASE_WEBHOOK_REUSED_PAID)
+            assert_int_equal(pay_one(item).outcome, REASON_PAYMENT_APPLIED);
+        item.webhook = first.webhook;
+        break;
+    }
+    case CASE_FAILED_UNKNOWN:
+        item = callback(str_lit("not-ours"), payment, PAYMENT_FAILED, 0, "");
+        break;
+    case CASE_FAILED_TWO_ORDERS:
+        pay_one(other);
+        item = failed(&m, payment);
+        break;
+    case CASE_REFUND_FAILED: {
+        pay_one(item);
+        pay_one(success(&m, words("%s_second%c", payment, 0).ptr));
+        struct claimed c = claim(1);
+        for (size_t i = 0; i < c.count; i++)
+            if (c.rows[i].kind == OUTBOX_REFUND && str_eq(c.rows[i].refund.payment, words("%s_second", payment))) {
+                struct seen seen = SEEN(.into = NULL);
+                ledger_defer(world->ledger, &(struct defer_ask){.items = &(struct defer_item){c.rows[i].row, c.rows[i].version, REASON_REFUND_FAILED}, .count = 1}, &seen.waiter);
+                assert_int_equal(seen_await(world, &seen), REASON_OK);
+            }
+        return review_newest(order_of(&m));
+    }
+    default: {
+        struct seen seen = SEEN(.into = NULL);
+        struct callback_ask ask = {.webhook = str_of(payment), .channel = str_lit(""), .digest = {(uint8_t)nth}, .body = {"\0{", 2}};
+        for (int twice = 0; twice < 2; twice++) {
+            seen = SEEN(.into = NULL);
+            ledger_callback(world->ledger, &ask, &seen.waiter);
+            assert_int_equal(seen_await(world, &seen), REASON_OK);
+        }
+        return review_newest((struct str){0});
+    }
+    }
+    assert_int_equal(pay_one(item).outcome, REASON_PAYMENT_QUARANTINED);
+    struct case_made made = review_newest(which == CASE_ORDER_UNKNOWN || which == CASE_FAILED_UNKNOWN ? (struct str){0}
+                                          : which == CASE_TWO_ORDERS || which == CASE_TWO_ORDERS_PAID ? order_of(&n) : order_of(&m));
+    return made;
+}
+
+#define NO REASON_CONFLICT
+static void every_decision_on_every_review_of_money(void **state)
+{
+    (void)state;
+    static const enum review_decision decisions[] = {REVIEW_RELEASE, REVIEW_REFUND, REVIEW_RETRY, REVIEW_APPLY, REVIEW_DISMISS};
+    /* What each comes to; NO: it cannot end it, and the review stays open. */
+    static const enum reason want[REVIEW_CASES][countof(decisions)] = {
+        /*                             RELEASE                       REFUND                        RETRY                         APPLY                    DISMISS */
+        [CASE_WRONG_AMOUNT]        = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   NO,                           NO,                      NO},
+        [CASE_ORDER_UNKNOWN]       = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   NO,                           NO,                      NO},
+        [CASE_TWO_ORDERS]          = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_APPLIED,       REASON_PAYMENT_APPLIED,  NO},
+        [CASE_TWO_ORDERS_PAID]     = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_EXTRA,         NO,                      NO},
+        [CASE_OTHER_AMOUNT]        = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   NO,                           NO,                      NO},
+        [CASE_WEBHOOK_REUSED]      = {REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_QUARANTINED,   REASON_PAYMENT_APPLIED,       REASON_PAYMENT_APPLIED,  NO},
+        [CASE_WEBHOOK_REUSED_PAID] = {NO,                           NO,                           REASON_PAYMENT_APPLIED,       REASON_PAYMENT_APPLIED,  REASON_OK},
+        [CASE_FAILED_UNKNOWN]      = {NO,                           NO,                           NO,                           NO,                      REASON_OK},
+        [CASE_FAILED_TWO_ORDERS]   = {NO,                           NO,                           NO,                           NO,                      REASON_OK},
+        [CASE_REFUND_FAILED]       = {REASON_PAYMENT_EXTRA,         REASON_PAYMENT_EXTRA,         REASON_PAYMENT_EXTRA,         NO,                      REASON_PAYMENT_EXTRA},
+        [CASE_CALLBACK]            = {NO,                           NO,                           NO,                           NO,                      REASON_OK},
+    };
+    struct activity a = till("decide", 2 * (int64_t)REVIEW_CASES * (int64_t)countof(decisions), 900);
+    finish_all();
+    for (int which = 0; which < REVIEW_CASES; which++)
+        for (size_t d = 0; d < countof(decisions); d++) {
+            struct case_made made = make_case(&a, (enum review_case)which, which * (int)countof(decisions) + (int)d);
+            struct resolved r = resolve(made.review, decisions[d], NULL);
+            enum reason wanted = want[which][d];
+            if (r.reason != (wanted == NO ? REASON_CONFLICT : REASON_OK) || (wanted != NO && r.a.outcome != wanted))
+                fail_msg("case %d, %s: %s %s, wanted %s", which, review_decision_name(decisions[d]), reason_word(r.reason),
+                         reason_word(r.reason == REASON_OK ? r.a.outcome : REASON_OK), reason_word(wanted));
+            assert_int_equal(reviews((struct reviews_ask){.id = made.review}).reviews[0].decision == REVIEW_OPEN, wanted == NO);
+            assert_clean(a.activity);
+            size_t ended = 0;    /* one of the others ends it, where this one could not; and then there is nothing to decide any more */
+            for (size_t e = 0; e < countof(decisions) && wanted == NO; e++)
+                ended += resolve(made.review, decisions[e], NULL).reason == REASON_OK;
+            assert_true(wanted != NO || ended >= 1);
+            assert_clean(a.activity);
+            finish_all();
+            assert_clean(a.activity);
+        }
+    assert_clean((struct str){0});
+}
+
+/* What some channels do: a failed payment of nothing, then the right one under the same id. */
+static void a_failed_payment_fixes_no_amount(void **state)
+{
+    (void)state;
+    struct activity a = till("nothing_first", 9, 900);
+    static const struct { int64_t amount; const char *currency; } odd[] = {{0, "CNY"}, {0, ""}, {7, "CNY"}, {100, "EUR"}};
+    for (int i = 0; i < (int)countof(odd); i++) {
+        struct create_order m = ordered(&a, i);
+        const char *payment = words("nothing%d%c", i, 0).ptr;
+        assert_paid(pay_one(callback(order_of(&m), payment, PAYMENT_FAILED, odd[i].amount, odd[i].currency)), REASON_PAYMENT_FAILED_RECORDED, REASON_OK, true, false);
+        assert_paid(pay_one(callback(order_of(&m), payment, PAYMENT_FAILED, 1, "USD")), REASON_PAYMENT_DUPLICATE, REASON_OK, true, false);
+        assert_paid(pay_one(success(&m, payment)), REASON_PAYMENT_APPLIED, REASON_OK, true, false);
+        assert_paid(pay_one(callback(order_of(&m), payment, PAYMENT_FAILED, 0, "")), REASON_PAYMENT_DUPLICATE, REASON_OK, true, false);
+        struct account now = account_of(order_of(&m));
+        assert_true(now.order.state == ORDER_PAID && now.count == 1 && now.payments[0].what.amount == 100);
+        assert_str(now.payments[0].what.currency, str_lit("CNY"));
+    }
+    assert_clean(a.activity);
+    finish_all();
+}
+
+static void two_channels_may_use_one_webhook_id(void **state)
+{
+    (void)state;
+    struct activity a = till("channels", 9, 900);
+    struct create_order m = ordered(&a, 0), n = ordered(&a, 1);
+    struct pay_item one = success(&m, "chan1"), two = success(&n, "chan2");
+    two.webhook = one.webhook;
+    two.what.channel = str_lit("wallet");
+    assert_paid(pay_one(one), REASON_PAYMENT_APPLIED, REASON_OK, true, false);
+    assert_paid(pay_one(two), REASON_PAYMENT_APPLIED, REASON_OK, true, false);
+    assert_paid(pay_one(one), REASON_PAYMENT_APPLIED, REASON_OK, false, false);
+    assert_paid(pay_one(two), REASON_PAYMENT_APPLIED, REASON_OK, false, false);
+    two.digest[0] ^= 1;
+    assert_paid(pay_one(two), REASON_PAYMENT_QUARANTINED, REASON_WEBHOOK_ID_REUSED, true, false);
+    assert_clean(a.activity);
+    finish_all();
+}
+
+static void a_free_order_is_paid_at_once(void **state)
+{
+    (void)state;
+    finish_all();
+    for (int size = 1; size <= 40; size += 39) {    /* a batch whose orders share outbox rows too */
+        struct activity a = till_at(words("free%d%c", size, 0).ptr, 64, 1, 0);
+        static struct create_order all[40];
+        for (int i = 0; i < size; i++)
+            all[i] = wish(&a, i, 1);
+        assert_int_equal(place(all, (size_t)size).reason, REASON_OK);
+        struct account now = account_of(order_of(&all[0]));
+        assert_true(now.order.state == ORDER_PAID && now.order.paid_ms > 0 && now.order.amount == 0 && now.count == 0);
+        size_t created = 0, paid = 0;
+        for (struct claimed c = claim(60000); c.count > 0; c = claim(60000))
+            for (size_t i = 0; i < c.count; i++) {
+                created += c.rows[i].body.len > 0 && memmem(c.rows[i].body.ptr, c.rows[i].body.len, "\"ORDER_CREATED\"", 15) != NULL;
+                paid += c.rows[i].kind == OUTBOX_EVENT && memmem(c.rows[i].body.ptr, c.rows[i].body.len, "\"PAID\"", 6) != NULL;
+            }
+        assert_int_equal(created, size);
+        assert_int_equal(paid, size);
+        assert_int_equal(PLACE(all[0]).verdicts[0].outcome, REASON_ORDERED);
+        let_pass(1200);
+        assert_int_equal(overdue(LEDGER_BATCH_MAX, 0).count, 0);
+        assert_canceled(cancel(&(struct cancel_item){.order = order_of(&all[0])}, 1, true, REASON_PAY_TIMEOUT).verdicts[0], REASON_ORDER_PAID, false);
+        assert_canceled(cancel_one(order_of(&all[0]), all[0].user), REASON_ORDER_PAID, false);
+        assert_clean(a.activity);
+    }
+    finish_all();
+}
+
+static void defer(const struct outbox_row *row, enum reason why)
+{
+    struct seen seen = SEEN(.into = NULL);
+    ledger_defer(world->ledger, &(struct defer_ask){.items = &(struct defer_item){row->row, row->version, why}, .count = 1}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+}
+
+/* PENDING is asked again later; a refusal is a review after eight. */
+static void a_refund_that_is_not_given_rests_and_then_calls_an_operator(void **state)
+{
+    (void)state;
+    finish_all();
+    struct activity a = till("refused", 9, 900);
+    struct create_order m = ordered(&a, 0);
+    pay_one(success(&m, "rf0"));
+    finish_all();
+    pay_one(success(&m, "rf1"));
+    struct claimed c = claim(1);
+    assert_true(c.count == 1 && refunds_of(&c, "rf1") == 1);
+    struct outbox_row row = c.rows[0];
+    defer(&row, REASON_REFUND_PENDING);
+    let_pass(20);
+    assert_int_equal(claim(1).count, 0);    /* it rests for ten seconds, though its claim is over */
+    if (strcmp(world->name, "memory") == 0) {
+        let_pass(10000);
+        assert_int_equal(claim(1).count, 1);
+    }
+    for (int i = 0; i < REFUND_REFUSALS_MAX; i++) {
+        assert_int_equal(review_of("rf1").id.len, 0);
+        defer(&row, REASON_ENGINE_REFUSED);
+    }
+    struct review v = review_of("rf1");
+    assert_true(v.id.len > 0 && v.why == REASON_REFUND_FAILED && v.payment.amount == 100);
+    let_pass(20);
+    assert_int_equal(claim(1).count, 0);
+    assert_clean(a.activity);
+    assert_int_equal(resolve(v.id, REVIEW_RETRY, NULL).reason, REASON_OK);
+    c = claim(60000);
+    assert_int_equal(refunds_of(&c, "rf1"), 1);    /* asked for again */
+    defer(&row, REASON_REFUND_FAILED);              /* an answer from before the decision changes nothing */
+    assert_int_equal(review_of("rf1").id.len, 0);
+    defer(&c.rows[0], REASON_REFUND_FAILED);
+    v = review_of("rf1");
+    assert_true(v.id.len > 0);
+    assert_int_equal(resolve(v.id, REVIEW_DISMISS, NULL).reason, REASON_OK);
+    struct account now = account_of(order_of(&m));
+    assert_int_equal(payment_in(&now, "rf1")->refund, REFUND_DONE);
+    assert_clean(a.activity);
+    finish_all();
 }
 
 static struct str parked(const struct create_order *what, struct str body, enum reason why)
@@ -729,6 +986,11 @@ int main(void)
         cmocka_unit_test(nothing_is_recorded_while_an_order_may_still_come),
         cmocka_unit_test(money_for_a_released_reservation_goes_back_by_itself),
         cmocka_unit_test(a_person_decides_of_a_payment),
+        cmocka_unit_test(every_decision_on_every_review_of_money),
+        cmocka_unit_test(a_failed_payment_fixes_no_amount),
+        cmocka_unit_test(two_channels_may_use_one_webhook_id),
+        cmocka_unit_test(a_free_order_is_paid_at_once),
+        cmocka_unit_test(a_refund_that_is_not_given_rests_and_then_calls_an_operator),
         cmocka_unit_test(a_person_decides_of_a_message),
         cmocka_unit_test(a_cancel_gives_the_unit_back_at_its_next_generation),
         cmocka_unit_test(many_are_cancelled_in_one_call),

@@ -66,9 +66,11 @@ static struct activity created(struct activity_create ask)
     return got;
 }
 
-struct activity till(const char *name, int64_t stock, uint32_t pay_timeout_s)
+struct activity till(const char *name, int64_t stock, uint32_t pay_timeout_s) { return till_at(name, stock, pay_timeout_s, 100); }
+
+struct activity till_at(const char *name, int64_t stock, uint32_t pay_timeout_s, int64_t price)
 {
-    struct sku sku = {.sku = str_lit("S"), .stock = stock, .price = 100, .currency = str_lit("CNY")};
+    struct sku sku = {.sku = str_lit("S"), .stock = stock, .price = price, .currency = str_lit("CNY")};
     return created((struct activity_create){.activity = {.activity = str_of(name), .title = str_lit("a sale"), .buckets = 2, .starts_ms = 1000, .ends_ms = 4000000000000,
                                                          .pay_timeout_s = pay_timeout_s, .skus = &sku, .sku_count = 1}, .actor = str_lit("test")});
 }

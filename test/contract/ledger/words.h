@@ -57,6 +57,7 @@ void assert_clean(struct str activity);    /* the audit finds nothing in it (emp
 /* ---- money and people ---- */
 
 struct activity till(const char *name, int64_t stock, uint32_t pay_timeout_s);    /* an activity with one SKU S at 100 CNY */
+struct activity till_at(const char *name, int64_t stock, uint32_t pay_timeout_s, int64_t price);    /* the same at another price */
 struct str order_of(const struct create_order *);
 
 /* A callback with a webhook-id of its own and a body that says what it says. Its order is one of ours (it names the reservation) where it begins with "ord_". */

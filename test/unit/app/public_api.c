@@ -20,6 +20,8 @@
 #include "openapi_document.h"
 #include "public_api.h"
 #include "roles.h"
+#include "payment.h"
+#include "webhook.h"
 
 extern const unsigned char openapi[];
 extern const size_t openapi_size;
@@ -926,6 +928,119 @@ static void an_activity_just_made_is_known_to_whoever_asks(void **state)
     end();
 }
 
+/* ---- callbacks of a payment channel ------------------------------------------------------------------------------------------------------- */
+
+static void order_placed(char order[80])
+{
+    char rsv[80];
+    queued(rsv);
+    assert_int_equal(get("/v1/reservations/%s?user_id=u&wait=5s", rsv), 200);
+    snprintf(order, 80, "%s", text("order_id"));
+}
+
+/* A callback signed under our own key, `age_s` seconds ago. */
+static int call_back(const char *webhook, int64_t age_s, struct str body)
+{
+    char headers[512], signature[64];
+    struct buf b = buf_fixed(headers, sizeof headers - 1), s = buf_fixed(signature, sizeof signature);
+    int64_t at_s = clock_now_ms(w.ports.clock) / 1000 - age_s;
+    assert_true(webhook_sign(w.config.payment_webhook_keys, str_of(webhook), at_s, body, &s));
+    buf_add_fmt(&b, "webhook-id: %s\r\nwebhook-timestamp: %lld\r\nwebhook-signature: " STR_FMT "\r\n", webhook, (long long)at_s, STR_ARG(buf_str(&s)));
+    headers[b.len] = 0;
+    ask_end(&last);
+    last = (struct asked){.request = buf_growing(1 << 18), .call = {.done = on_done, .timeout_ms = 30000}};
+    http_request_write(&last.request, str_lit("POST"), str_lit("/v1/payments/callbacks"), str_lit("h"), str_of(headers), str_lit("application/json"), body);
+    last.call.request = buf_str(&last.request);
+    assert_true(http_client_send(w.client, &last.call));
+    assert_true(await_flag(&w.loop, &last.done, 29000));
+    return last.status;
+}
+
+static int pays(const char *order, const char *payment, const char *more)
+{
+    static char body[80000];
+    int n = snprintf(body, sizeof body, "{\"payment_id\":\"%s\",\"order_id\":\"%s\",\"result\":\"SUCCESS\",\"amount\":100,\"currency\":\"CNY\",\"channel\":\"c\",\"occurred_at\":\"2026-12-01T08:00:00Z\"%s}",
+                     payment, order, more);
+    return call_back(payment, 0, (struct str){body, (size_t)n});
+}
+
+struct counted {
+    size_t count, body;
+    enum review_kind kind;
+};
+static void keep_counted(struct await *a, const void *result)
+{
+    const struct reviews_answer *r = result;
+    *(struct counted *)a->into = (struct counted){r->open, r->count > 0 ? r->reviews[0].body.len : 0, r->count > 0 ? r->reviews[0].kind : REVIEW_MESSAGE};
+}
+static struct counted open_reviews(void)
+{
+    struct counted c = {0};
+    struct await a = AWAIT(.keep = keep_counted, .into = &c);
+    ledger_reviews(w.ports.ledger, &(struct reviews_ask){.limit = 10}, &a.waiter);
+    assert_int_equal(await_run(&a, &w.loop), REASON_OK);
+    return c;
+}
+
+/* Whatever is correctly signed is recorded: as a payment, or for an operator. */
+static void callbacks_are_recorded_or_reviewed(void **state)
+{
+    (void)state;
+    static char more[70000];
+    char order[80];
+    begin((struct terms){.stock = 4});
+    order_placed(order);
+    memset(more, 'x', sizeof more);
+    memcpy(more, ",\"note\":\"", 9);
+    snprintf(more + 60000, 100, "\",\"half\":\"\\ud800\",\"zero\":\"\\u0000\",\"deep\":[[[[[[[[[[1]]]]]]]]]]");
+    expect_code(pays(order, "p1", more), 200, "PAYMENT_APPLIED");
+    assert_int_equal(open_reviews().count, 0);
+    static const char *const odd[] = {"not json", "{", "[]", "{\"payment_id\":7}", "\xff\xfe", "{\"payment_id\":\"p\",\"order_id\":\"o\",\"result\":\"SUCCESS\"}"};
+    for (size_t i = 0; i < countof(odd); i++)
+        for (int again = 0; again < 2; again++) {
+            expect_code(call_back("odd", 0, str_of(odd[i])), 200, "PAYMENT_QUARANTINED");
+            struct counted c = open_reviews();
+            assert_true(c.count == i + 1 && c.kind == REVIEW_CALLBACK);    /* the same again is the same review */
+        }
+    uint64_t late = metric_read(METRIC_CALLBACKS_LATE, 0);
+    expect_code(call_back("late", 299, str_lit("{}")), 200, "PAYMENT_QUARANTINED");
+    expect_code(call_back("late", 302, str_lit("{}")), 401, "SIGNATURE_INVALID");
+    assert_non_null(strstr(text("detail"), "payment.webhook_tolerance_s"));
+    expect_code(call_back("late", -302, str_lit("{}")), 401, "SIGNATURE_INVALID");
+    assert_int_equal(metric_read(METRIC_CALLBACKS_LATE, 0) - late, 2);
+    assert_int_equal(ask("POST", "/v1/payments/callbacks", NULL, "{}"), 401);
+    assert_int_equal(metric_read(METRIC_CALLBACKS_LATE, 0) - late, 2);    /* a forged one is not late */
+    w.config.payment_webhook_tolerance_s = 3600;
+    expect_code(call_back("late", 3599, str_lit("{}")), 200, "PAYMENT_QUARANTINED");
+    assert_int_equal(call_back("large", 0, (struct str){more, PAYMENT_BODY_MAX}), 200);
+    static char larger[PAYMENT_BODY_MAX + 1];
+    memset(larger, 'x', sizeof larger);
+    expect_code(call_back("larger", 0, (struct str){larger, sizeof larger}), 413, "PAYLOAD_TOO_LARGE");
+    more[5000] = 0;
+    expect_code(ask("POST", "/v1/reservations", NULL, more), 413, "PAYLOAD_TOO_LARGE");    /* the others have the limit that they had */
+    end();
+}
+
+/* Bounds: 64 refunds of an order are shown, and that there are more is said. */
+static void refunds_of_an_order_and_the_mark_of_more(void **state)
+{
+    (void)state;
+    char order[80], payment[72];
+    begin((struct terms){.stock = 4});
+    order_placed(order);
+    expect_code(pays(order, "p", ""), 200, "PAYMENT_APPLIED");
+    for (int i = 1; i <= 66; i++) {
+        snprintf(payment, sizeof payment, "payment_with_a_long_name_%039d", i);
+        expect_code(pays(order, payment, ""), 200, "PAYMENT_EXTRA");
+        if (i != 29 && i != 64 && i != 65 && i != 66)
+            continue;
+        assert_int_equal(get("/v1/orders/%s?user_id=u", order), 200);
+        assert_int_equal(json_array_size(json_object_get(last.json, "refunds")), i < 64 ? i : 64);
+        assert_int_equal(json_is_true(json_object_get(last.json, "refunds_truncated")), i > 64);
+    }
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -933,6 +1048,7 @@ int main(void)
         cmocka_unit_test(sold_out), cmocka_unit_test(windows_and_pauses), cmocka_unit_test(a_lost_bucket_stays_closed_through_pause_and_resume), cmocka_unit_test(retry_after_follows_the_clock_of_the_bucket), cmocka_unit_test(refusals_of_a_unit_holder_do_not_deny_the_unit), cmocka_unit_test(a_replay_needs_no_token), cmocka_unit_test(engines_away), cmocka_unit_test(waits_and_leaves),
         cmocka_unit_test(streams), cmocka_unit_test(streams_end_with_the_process), cmocka_unit_test(a_stream_has_an_end), cmocka_unit_test(tokens), cmocka_unit_test(a_long_token_and_an_order), cmocka_unit_test(strangers_need_tokens),
         cmocka_unit_test(an_activity_just_made_is_known_to_whoever_asks),
+        cmocka_unit_test(callbacks_are_recorded_or_reviewed), cmocka_unit_test(refunds_of_an_order_and_the_mark_of_more),
     };
     return cmocka_run_group_tests_name("public_api", tests, NULL, NULL);
 }

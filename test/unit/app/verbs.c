@@ -83,7 +83,7 @@ static void what_is_unknown_is_refused_with_a_guess(void **state)
         {VERB_pay, "--result=MAYBE", "expected one of SUCCESS|FAILED\n"},       {VERB_pay, "--result=", "expected one of SUCCESS|FAILED\n"},
         {VERB_pay, "--currency=yen", "three capital letters, as CNY"},          {VERB_activity, "--currency=EURO", "three capital letters, as CNY"},
         {VERB_activity, "--stock=0", "a whole number from 1 to 1000000\n"},     {VERB_activity, "--stock=1000001", "a whole number from 1 to 1000000\n"},
-        {VERB_review, "--decision=MAYBE", "one of RELEASE|RETRY|DISMISS\n"},    {VERB_plan, "--lang=e", "one of en|zh\n"},
+        {VERB_review, "--decision=MAYBE", "one of RELEASE|RETRY|DISMISS|APPLY|REFUND\n"},    {VERB_plan, "--lang=e", "one of en|zh\n"},
         {VERB_buy, "--pay=yes", "true or false\n"},                             {VERB_rush, "--sku=", "an id: 1 to 64"},
         {VERB_explain, "--user=a b", "an id: 1 to 64"},                         {VERB_rush, "--prefix=012345678901234567890123456789012", "a length from 0 to 32\n"},
     };

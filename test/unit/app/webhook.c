@@ -28,7 +28,7 @@ static struct str sign_as(const char *keys, const char *id, int64_t at_s, const 
 static bool holds(const char *keys, const char *id, const char *at, struct str signatures, const char *body)
 {
     struct webhook hook = {str_of(id), str_of(at), signatures};
-    return webhook_verify(keys, &hook, str_of(body), NOW_S);
+    return webhook_verify(keys, &hook, str_of(body), NOW_S, 300) == WEBHOOK_GOOD;
 }
 
 /* The example of the standard's own text: key, id, timestamp and body give this signature. */
@@ -166,7 +166,7 @@ static void anything_else_is_no_callback(void **state)
         "", "{}", "[]", "null", "{" GOOD, "{" GOOD "}}", "{" GOOD ",}", "{" GOOD "} x", "{" GOOD ",\"amount\":100}", "{" GOOD ",\"payment_id\":\"p1\"}",
         "{\"order_id\":\"ord_1\",\"result\":\"SUCCESS\",\"amount\":100,\"currency\":\"CNY\",\"channel\":\"c\",\"occurred_at\":\"2026-12-01T08:00:00Z\"}"};
     static const struct { const char *from, *to; } swaps[] = {
-        {"\"p1\"", "\"p 1\""}, {"\"p1\"", "1"}, {"\"ord_1\"", "\"\""}, {"\"SUCCESS\"", "\"PAID\""}, {"\"SUCCESS\"", "true"}, {":100", ":-1"}, {":100", ":1.0"}, {":100", ":1e2"},
+        {"\"p1\"", "\"p 1\""}, {"\"p1\"", "1"}, {"\"ord_1\"", "\"\""}, {"\"SUCCESS\"", "\"PAID\""}, {"\"SUCCESS\"", "true"}, {":100", ":-1"}, {":100", ":1.5"}, {":100", ":1."}, {":100", ":.0"}, {":100", ":null"}, {":100", ":1e2"},
         {":100", ":\"100\""}, {":100", ":9223372036854775808"}, {"\"CNY\"", "\"cny\""}, {"\"CNY\"", "\"CNYX\""}, {"\"al.pay\"", "\"\""}, {"\"al.pay\"", "\"a\\nb\""},
         {"2026-12-01T08:00:00+08:00", "yesterday"}};
     struct payment p;
@@ -188,11 +188,62 @@ static void anything_else_is_no_callback(void **state)
     assert_int_equal(reads(large, &p), REASON_PAYLOAD_TOO_LARGE);
 }
 
+/* Members that we do not know are nobody's business here: half a surrogate pair, a zero, depth, a long name, one name twice, what is no JSON at all. */
+static void unknown_members_are_not_judged(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {"\"x\":\"\\ud800\"", "\"x\":\"\\u0000\"", "\"x\":[[[[[[[[[[[[{\"y\":[1,{}]}]]]]]]]]]]]]", "\"x\":1,\"x\":2", "\"\\ud800\":1", "\"\\u0000\":1",
+                                      "\"x\":1e999", "\"x\":01", "\"x\":\"\xff\"", "\"x\":nul", "\"x\":\"\\q\"", "\"x\":\"a\\\"}b\"", "\"amount \":7"};
+    static char body[PAYMENT_BODY_MAX];
+    struct payment p;
+    for (size_t i = 0; i < countof(odd); i++)
+        for (int first = 0; first < 2; first++) {
+            snprintf(body, sizeof body, first ? "{%s," GOOD "}" : "{" GOOD ",%s}", odd[i]);
+            if (reads(body, &p) != REASON_OK || p.amount != 100)
+                fail_msg("refused: %s", body);
+        }
+    memset(body, 'n', sizeof body);    /* a name, and a text, as long as there is room */
+    body[0] = '{', body[1] = '"';
+    snprintf(body + 30000, sizeof body - 30000, "\":\"%s\"," GOOD "}", "x");
+    assert_int_equal(reads(body, &p), REASON_OK);
+    assert_int_equal(reads("{\"\\u0061mount\":7," GOOD "}", &p), REASON_INVALID_REQUEST);    /* amount, twice */
+}
+
+static void amounts_and_failed_payments(void **state)
+{
+    (void)state;
+#define REST "\"payment_id\":\"p1\",\"order_id\":\"ord_1\",\"channel\":\"c\",\"occurred_at\":\"2026-12-01T08:00:00Z\""
+    struct payment p;
+    assert_int_equal(reads("{" REST ",\"result\":\"SUCCESS\",\"amount\":9900.00,\"currency\":\"CNY\"}", &p), REASON_OK);
+    assert_int_equal(p.amount, 9900);
+    assert_int_equal(reads("{" REST ",\"result\":\"SUCCESS\",\"currency\":\"CNY\"}", &p), REASON_INVALID_REQUEST);
+    assert_int_equal(reads("{" REST ",\"result\":\"SUCCESS\",\"amount\":1}", &p), REASON_INVALID_REQUEST);
+    static const char *const failed[] = {"", ",\"amount\":0", ",\"amount\":null,\"currency\":null", ",\"amount\":\"7\",\"currency\":\"yuan\"", ",\"amount\":-1,\"currency\":\"\""};
+    for (size_t i = 0; i < countof(failed); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{" REST ",\"result\":\"FAILED\"%s}", failed[i]);
+        if (reads(body, &p) != REASON_OK || p.amount != 0 || p.currency.len != 0 || p.result != PAYMENT_FAILED)
+            fail_msg("refused: %s", body);
+    }
+}
+
+static void a_late_one_is_told_from_a_forged_one(void **state)
+{
+    (void)state;
+    struct str s = sign_as(KEY_A, "h", NOW_S - 3600, BODY);
+    struct webhook hook = {str_lit("h"), str_lit("1799996400"), s};
+    assert_int_equal(webhook_verify(KEY_A, &hook, str_lit(BODY), NOW_S, 300), WEBHOOK_LATE);
+    assert_int_equal(webhook_verify(KEY_A, &hook, str_lit(BODY), NOW_S, 3600), WEBHOOK_GOOD);
+    assert_int_equal(webhook_verify(KEY_B, &hook, str_lit(BODY), NOW_S, 300), WEBHOOK_FORGED);
+    assert_int_equal(webhook_verify(KEY_A, &hook, str_lit(BODY), NOW_S - 3600 - 301, 3600), WEBHOOK_LATE);    /* too far ahead */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_known_signature), cmocka_unit_test(what_was_signed_is_believed), cmocka_unit_test(anything_else_is_not),
         cmocka_unit_test(a_timestamp_is_good_for_five_minutes), cmocka_unit_test(signatures_have_an_end), cmocka_unit_test(keys),
-        cmocka_unit_test(a_callback_is_read), cmocka_unit_test(anything_else_is_no_callback)};
+        cmocka_unit_test(a_callback_is_read), cmocka_unit_test(anything_else_is_no_callback),
+        cmocka_unit_test(unknown_members_are_not_judged), cmocka_unit_test(amounts_and_failed_payments), cmocka_unit_test(a_late_one_is_told_from_a_forged_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -499,6 +499,25 @@ static void finish(struct ledger *l, const struct finish_ask *a, struct waiter *
         k->row_done[a->items[i].row - 1] = true;
 }
 
+static void callback(struct ledger *l, const struct callback_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    (void)a;
+    if (fly(k, FAKE_CALLBACK, w, &f))
+        k->callbacks++;
+}
+
+static void defer(struct ledger *l, const struct defer_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    if (!fly(k, FAKE_DEFER, w, &f))
+        return;
+    k->deferred += a->count;
+    k->last_deferred = a->items[0].why;
+}
+
 static void activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w)
 {
     (void)l, (void)a, (void)w;
@@ -681,7 +700,7 @@ static void channel_asked(struct channel *c, struct str order, struct waiter *w)
     for (size_t i = 0; i < k->known_count; i++)
         if (str_eq(k->known[i].order, order))
             f->known[n++] = k->known[i];
-    f->answer.channel = (struct channel_answer){f->known, n};
+    f->answer.channel = (struct channel_answer){f->known, n, k->unreadable};
     f->result = &f->answer.channel;
 }
 
@@ -700,7 +719,7 @@ static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_as
 static const struct ledger_ops ledger_ops = {
     .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided_of, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
     .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
-    .pay = pay, .cancel = cancel, .overdue = overdue};
+    .pay = pay, .callback = callback, .defer = defer, .cancel = cancel, .overdue = overdue};
 
 /* ---- for the tests -------------------------------------------------------------------------------------------------------------- */
 

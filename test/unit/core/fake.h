@@ -14,7 +14,7 @@ enum fake_op {
     FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN, FAKE_REINDEX,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
     FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_DECIDED, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
-    FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND,
+    FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND, FAKE_CALLBACK, FAKE_DEFER,
     FAKE_OPS
 };
 
@@ -93,7 +93,9 @@ struct fake {
     int64_t ahead_ms;              /* how far the ledger's clock is ahead of ours */
     uint32_t overdue_way_ms;       /* how long what is overdue is on its way back; 0: as everything */
     struct payment known[4];       /* what the channel knows */
-    size_t known_count, refunds;
+    size_t known_count, refunds, unreadable;    /* unreadable: of its answers */
+    size_t callbacks, deferred;    /* unreadable callbacks recorded; refunds deferred */
+    enum reason last_deferred;
     char last_refund[64];
     struct settle_ask last_settle;
     struct reserve_ask last_reserve;

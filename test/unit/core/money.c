@@ -93,8 +93,34 @@ static void a_bad_one_spoils_nobody_elses(void **state)
     fake_pass(&k, 200);
     for (unsigned i = 0; i < countof(all); i++) {
         assert_true(all[i].done);
-        assert_int_equal(all[i].callback.reason, i == 7 ? REASON_INVALID_REQUEST : REASON_PAYMENT_APPLIED);
+        assert_int_equal(all[i].callback.reason, i == 7 ? REASON_PAYMENT_QUARANTINED : REASON_PAYMENT_APPLIED);
     }
+    assert_int_equal(k.callbacks, 1);    /* an operator reads it */
+    desk_end();
+}
+
+/* Signed and not understood: it is recorded before it is answered, and nothing is said that is not so. */
+static void an_unreadable_callback_is_recorded(void **state)
+{
+    (void)state;
+    struct heard h;
+    desk_begin(8);
+    callback(&h, 1);
+    h.callback.unreadable = true;
+    assert_false(payment_start(&d, &h.callback));
+    fake_pass(&k, 50);
+    assert_true(h.done && h.callback.reason == REASON_PAYMENT_QUARANTINED && k.callbacks == 1 && k.payments == 0);
+    k.inject_op = FAKE_CALLBACK;
+    k.inject = REASON_TIMED_OUT;
+    h.done = false;
+    assert_false(payment_start(&d, &h.callback));
+    fake_pass(&k, 10000);
+    assert_true(h.done && h.callback.reason == REASON_DEPENDENCY_DOWN);
+    h.done = false;
+    assert_false(payment_start(&d, &h.callback));
+    payment_let_go(&h.callback);
+    fake_pass(&k, 10000);
+    assert_false(h.done);
     desk_end();
 }
 
@@ -404,6 +430,34 @@ static void a_silent_channel_keeps_no_unit(void **state)
     sweep_end();
 }
 
+/* Not silence: the order may be paid. It is spared for 15 minutes behind its deadline; what can be read of the answer is told all the same. */
+static void an_answer_that_cannot_be_understood_spares_the_order(void **state)
+{
+    (void)state;
+    static const enum reason reasons[] = {REASON_ENGINE_FAULT, REASON_ENGINE_REFUSED, REASON_OK};
+    for (size_t i = 0; i < countof(reasons); i++) {
+        sweep_begin(2, true);
+        int64_t now = clock_now_ms(&k.clock.clock);
+        k.overdues[0].pay_deadline_ms = k.overdues[1].pay_deadline_ms = now - 2000;
+        k.unreadable = reasons[i] == REASON_OK;
+        k.inject_op = FAKE_ASK;
+        k.inject = reasons[i];
+        fake_pass(&k, 600000);
+        assert_int_equal(k.cancels, 0);
+        assert_true(s.facts.not_understood > 100);
+        fake_pass(&k, 310000);
+        assert_int_equal(k.cancels, 2);    /* bounded */
+        sweep_end();
+    }
+    sweep_begin(1, true);
+    k.overdues[0].pay_deadline_ms = clock_now_ms(&k.clock.clock);
+    k.known[0] = (struct payment){.payment = str_lit("p"), .order = k.overdues[0].order, .result = PAYMENT_SUCCESS, .amount = 100, .currency = str_lit("CNY"), .channel = str_lit("c")};
+    k.known_count = k.unreadable = 1;
+    fake_pass(&k, 4000);
+    assert_true(k.payments >= 1 && k.cancels == 0);
+    sweep_end();
+}
+
 /* Bounds: after as many unanswered questions as fit under way the channel is left alone for a while. */
 static void questions_to_a_silent_channel(void **state)
 {
@@ -621,13 +675,16 @@ static void a_refund_stays_until_it_is_given(void **state)
 {
     (void)state;
     static const struct { enum fake_op op; enum reason reason; } faults[] = {
-        {FAKE_REFUND, REASON_TIMED_OUT}, {FAKE_REFUND, REASON_DEPENDENCY_DOWN}, {FAKE_REFUND, REASON_ENGINE_REFUSED}, {FAKE_SEND, REASON_LINK_LOST}};
+        {FAKE_REFUND, REASON_TIMED_OUT}, {FAKE_REFUND, REASON_DEPENDENCY_DOWN}, {FAKE_REFUND, REASON_ENGINE_REFUSED}, {FAKE_REFUND, REASON_REFUND_PENDING}, {FAKE_REFUND, REASON_REFUND_FAILED}, {FAKE_SEND, REASON_LINK_LOST}};
     for (size_t i = 0; i < countof(faults); i++) {
         struct relay *r = relay_begin();
         k.inject_op = faults[i].op;
         k.inject = faults[i].reason;
         fake_pass(&k, 3000);
         assert_false(k.row_done[0]);
+        bool answered = faults[i].reason == REASON_ENGINE_REFUSED || faults[i].reason == REASON_REFUND_PENDING || faults[i].reason == REASON_REFUND_FAILED;
+        assert_int_equal(k.deferred > 0, answered);    /* the ledger knows what the channel said, and how long it rests */
+        assert_true(!answered || k.last_deferred == faults[i].reason);
         k.inject = REASON_OK;
         fake_pass(&k, 30000);
         assert_true(k.row_done[0] && k.refunds >= 1);
@@ -671,11 +728,11 @@ int main(void)
 {
     log_level_set(LEVEL_FATAL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(callbacks_travel_together), cmocka_unit_test(a_bad_one_spoils_nobody_elses), cmocka_unit_test(silence_is_come_again),
+        cmocka_unit_test(callbacks_travel_together), cmocka_unit_test(a_bad_one_spoils_nobody_elses), cmocka_unit_test(an_unreadable_callback_is_recorded), cmocka_unit_test(silence_is_come_again),
         cmocka_unit_test(callbacks_that_wait_have_an_edge), cmocka_unit_test(who_has_gone_is_not_told), cmocka_unit_test(a_cancel_is_its_users),
         cmocka_unit_test(what_is_overdue_is_cancelled), cmocka_unit_test(what_the_channel_knows_is_told_first),
         cmocka_unit_test(who_has_paid_is_spared_until_the_ledger_knows), cmocka_unit_test(a_silent_channel_keeps_no_unit),
-        cmocka_unit_test(questions_to_a_silent_channel), cmocka_unit_test(a_jump_of_the_clock_pauses_the_sweep), cmocka_unit_test(a_drift_is_no_jump),
+        cmocka_unit_test(an_answer_that_cannot_be_understood_spares_the_order), cmocka_unit_test(questions_to_a_silent_channel), cmocka_unit_test(a_jump_of_the_clock_pauses_the_sweep), cmocka_unit_test(a_drift_is_no_jump),
         cmocka_unit_test(a_bad_first_measure_is_no_jump), cmocka_unit_test(a_jump_believed_by_a_slow_answer),
         cmocka_unit_test(whatever_fails_the_sweep_goes_on), cmocka_unit_test(looks_of_the_sweep), cmocka_unit_test(sweep_goes_on_behind_held_orders),
         cmocka_unit_test(a_held_order_holds_up_no_other), cmocka_unit_test(a_payment_that_cannot_be_told_spares_its_order_alone), cmocka_unit_test(orders_looked_up_a_second), cmocka_unit_test(timer_messages_of_a_claim),
