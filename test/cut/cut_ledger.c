@@ -373,6 +373,27 @@ static void begin_prove(uint32_t n) { (void)n; clear("delete from seckill.readin
 static void ask_prove(struct waiter *w) { ledger_prove(cut, 7, w); }
 static bool is_proved(void) { return count("select count(*) from seckill.readiness_probe where slot = 7") == 1; }
 
+static void ask_callback(struct waiter *w)
+{
+    ledger_callback(cut, &(struct callback_ask){.webhook = str_of(request), .digest = {1}, .body = str_lit("{")}, w);
+}
+static bool is_kept(void) { return count("select count(*) from seckill.review where kind = 'CALLBACK' and message_key = '%s'", request) == 1; }
+
+static struct defer_item deferring;
+static void begin_defer(uint32_t n)
+{
+    char statement[1024];
+    fresh(n);
+    snprintf(statement, sizeof statement,
+             "insert into seckill.payment_record (payment_id, order_id, result, amount, currency, channel, occurred_at, disposition, refund_status, refund_asked_at) "
+             "values ('%s', 'ord', 'SUCCESS', 1, 'CNY', 'c', now(), 'PAYMENT_EXTRA', 'REQUESTED', now());"
+             "insert into seckill.outbox (key, kind, subject) values ('REFUND:%s', 'REFUND', '%s')", request, request, request);
+    clear(statement);
+    deferring = (struct defer_item){count("select outbox_id from seckill.outbox where subject = '%s'", request), 1, REASON_REFUND_FAILED};
+}
+static void ask_defer(struct waiter *w) { ledger_defer(cut, &(struct defer_ask){.items = &deferring, .count = 1}, w); }
+static bool is_deferred(void) { return count("select count(*) from seckill.review where payment_id = '%s'", request) > 0; }
+
 static const struct cut_call calls[] = {
     {"place", fresh, ask_place, has_order, NULL, one_order},
     {"place with an offset", begin_batch, ask_batch, has_batch, batch_again, one_order},
@@ -393,6 +414,8 @@ static const struct cut_call calls[] = {
     {"units", NULL, ask_units, NULL, NULL, NULL},
     {"audit", NULL, ask_audit, NULL, NULL, NULL},
     {"pay", begin_order, ask_pay, is_paid, NULL, paid_once},
+    {"callback", fresh, ask_callback, is_kept, NULL, NULL},
+    {"defer", begin_defer, ask_defer, is_deferred, NULL, NULL},
     {"cancel", begin_order, ask_cancel, is_canceled, NULL, canceled_once},
     {"resolve", begin_resolve, ask_resolve, is_resolved, NULL, resolved_once},
     {"overdue", NULL, ask_overdue, NULL, NULL, NULL},

@@ -22,7 +22,6 @@ ALTER TABLE payment_webhook ADD COLUMN channel text COLLATE "C" NOT NULL DEFAULT
 UPDATE payment_webhook w SET channel = p.channel FROM payment_record p WHERE p.payment_id = w.payment_id;
 ALTER TABLE payment_webhook DROP CONSTRAINT payment_webhook_pkey;
 ALTER TABLE payment_webhook ADD PRIMARY KEY (webhook_id, channel);
-ALTER TABLE payment_webhook ALTER COLUMN channel DROP DEFAULT;
 
 ALTER TABLE orders DROP CONSTRAINT orders_paid_by;
 ALTER TABLE orders ADD CONSTRAINT orders_paid_by CHECK (status <> 'PAID' OR payment_id IS NOT NULL OR amount = 0);
