@@ -391,9 +391,8 @@ static void check_engines(struct loading *l)
     if (!postgres)
         complain_value(l, SETTING_postgres_url, "a connection string of libpq, as postgresql://host/db or host=/path dbname=db");
     PQconninfoFree(postgres);
-    struct str channel;
-    if (c->payment_channel_url[0] != 0 && !channel_http_address(str_of(c->payment_channel_url), &channel))
-        complain_value(l, SETTING_payment_channel_url, "http://host:port with a literal address, or nothing");
+    if (c->payment_channel_url[0] != 0 && !channel_http_url_good(str_of(c->payment_channel_url)))
+        complain_value(l, SETTING_payment_channel_url, "http[s]://[user:password@]host[:port][/path], or nothing");
 }
 
 static bool loopback(const char *address)

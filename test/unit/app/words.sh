@@ -33,7 +33,7 @@ refused() {    # refused PATTERN WORD...
         expect 3 "$refusal" "$verb" "$@"
     done
 }
-refused 'payment.channel_url: "ftp://127.0.0.1:8490" from flag' --payment-channel-url ftp://127.0.0.1:8490
+refused 'payment.channel_url: the value from flag' --payment-channel-url ftp://127.0.0.1:8490
 refused 'http.listen: "shop.example:8480" from flag' --http-listen shop.example:8480
 refused 'admin.listen: "127.1:8481" from flag' --admin-listen 127.1:8481
 refused 'health.listen: "somewhere:1" from flag' --health-listen somewhere:1
