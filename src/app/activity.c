@@ -170,13 +170,23 @@ static int move(const struct call *c, struct http_ask *ask, const char *id, cons
     return judge(c, ask, http_ask(ask, "POST", target, buf_str(&body), MOVE_MS));
 }
 
+/* One activity, or all of them: a list comes in pages, and each is printed as it comes. */
 static int show(const struct call *c, struct http_ask *ask, const char *id)
 {
     char target[256];
-    snprintf(target, sizeof target, "/admin/v1/activities%s%s", id ? "/" : "", id ? id : "");
-    int leave = judge(c, ask, http_ask(ask, "GET", target, (struct str){0}, 10000));
-    if (leave == LEAVE_DONE)
+    long long after = 0;
+    int leave;
+    do {
+        if (id)
+            snprintf(target, sizeof target, "/admin/v1/activities/%s", id);
+        else
+            snprintf(target, sizeof target, "/admin/v1/activities?after=%lld", after);
+        leave = judge(c, ask, http_ask(ask, "GET", target, (struct str){0}, 10000));
+        if (leave != LEAVE_DONE)
+            return leave;
         print_answer(c, ask);
+        after = json_integer_value(json_object_get(ask->json, "next"));
+    } while (!id && after > 0);
     return leave;
 }
 

@@ -41,6 +41,7 @@ struct admin_op {
     struct waiter waiter;
     struct str id;                /* from the path */
     bool page;
+    uint16_t limit;               /* of a list; 0: it has no pages */
     union {
         struct control control;
         struct conservation conservation;
@@ -180,7 +181,8 @@ static void answer_create(struct http_exchange *x, struct str id)
     KILLPOINT(CREATE_ASKED);
 }
 
-static void write_list(struct buf *out, const struct activities_answer *answer)
+/* `next`, where there may be more: the number to ask for as ?after= . */
+static void write_list(struct buf *out, const struct activities_answer *answer, unsigned limit)
 {
     json_open(out);
     json_key(out, "activities");
@@ -188,6 +190,8 @@ static void write_list(struct buf *out, const struct activities_answer *answer)
     for (size_t i = 0; i < answer->count; i++)
         activity_write(out, &answer->activities[i]);
     json_close_array(out);
+    if (limit > 0 && answer->count >= limit)
+        json_member_u64(out, "next", answer->activities[answer->count - 1].number);
     json_close(out);
 }
 
@@ -206,7 +210,7 @@ static void listed(struct waiter *w, enum reason reason, const void *result)
         return refuse(op->x, as_answer(reason), (struct str){0});
     }
     if (op->id.len == 0) {
-        write_list(&out, answer);
+        write_list(&out, answer, op->limit);
         return answer_json(op->x, 200, &out);
     }
     for (size_t i = 0; i < answer->count; i++)
@@ -218,18 +222,41 @@ static void listed(struct waiter *w, enum reason reason, const void *result)
     refuse(op->x, REASON_UNKNOWN_ACTIVITY, (struct str){0});
 }
 
-static void ask_list(struct http_exchange *x, struct str id, bool page)
+static void ask_list(struct admin_op *op, const struct activities_ask *ask)
+{
+    op->waiter.wake = listed;
+    ledger_activities(op->api->options.ports->ledger, ask, &op->waiter);
+}
+
+/* GET …/activities?after=NUMBER&limit=N: by number, a page at a time; ?live=1: only those that are not retired. */
+static void answer_activities(struct http_exchange *x, struct str id)
+{
+    int64_t after = 0, limit = ACTIVITIES_PAGE_MAX;
+    struct str from = http_query(x->request, str_lit("after"), NULL), most = http_query(x->request, str_lit("limit"), NULL);
+    (void)id;
+    if ((from.len > 0 && (!str_to_i64(from, &after) || after < 0 || after > UINT16_MAX)) ||
+        (most.len > 0 && (!str_to_i64(most, &limit) || limit < 1 || limit > ACTIVITIES_PAGE_MAX)))
+        return refuse(x, REASON_INVALID_REQUEST, str_lit("after: a number from 0 to 65535; limit: from 1 to 256"));
+    struct admin_op *op = op_new(x);
+    bool live = str_eq(http_query(x->request, str_lit("live"), NULL), str_lit("1"));
+    op->limit = live ? 0 : (uint16_t)limit;
+    ask_list(op, &(struct activities_ask){.live = live, .after = (uint16_t)after, .limit = op->limit});
+}
+
+static void answer_activity(struct http_exchange *x, struct str id)
 {
     struct admin_op *op = op_new(x);
     op->id = id;
-    op->page = page;
-    op->waiter.wake = listed;
-    ledger_activities(op->api->options.ports->ledger, &op->waiter);
+    ask_list(op, &(struct activities_ask){.names = &id, .name_count = 1});
 }
 
-static void answer_activities(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
-static void answer_activity(struct http_exchange *x, struct str id) { ask_list(x, id, false); }
-static void answer_page(struct http_exchange *x, struct str id) { ask_list(x, id, true); }
+static void answer_page(struct http_exchange *x, struct str id)
+{
+    struct admin_op *op = op_new(x);
+    (void)id;
+    op->page = true;
+    ask_list(op, &(struct activities_ask){.live = true});
+}
 
 static void write_move(struct buf *out, const struct control *c)
 {

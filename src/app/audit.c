@@ -34,7 +34,8 @@ struct judging {
     struct audit_finding *findings;
     struct audit_sku *skus;
     struct judged_activity activities[AUDIT_ACTIVITIES_MAX];
-    size_t activity_count;
+    size_t activity_count, page; /* page: activities of the last answer */
+    uint16_t last_number;
     /* counting */
     struct count counts[AUDIT_COUNTS_MAX];
     size_t next, busy;
@@ -121,20 +122,31 @@ static void keep_activities(struct await *w, const void *result)
 {
     struct judging *j = w->into;
     const struct activities_answer *answer = result;
+    j->page = answer->count;
     for (size_t i = 0; i < answer->count; i++) {
         const struct activity *at = &answer->activities[i];
+        j->last_number = at->number;
         check(j->activity_count < AUDIT_ACTIVITIES_MAX);    /* the ledger gives no more numbers */
         if (j->audit->activity.len == 0 || str_eq(at->activity, j->audit->activity))
             j->activities[j->activity_count++] = (struct judged_activity){arena_str(&j->audit->memory, at->activity), at->state == ACTIVITY_DRAFT};
     }
 }
 
+/* The named one, or all of them, page by page: the settled ones too. */
 static bool list_activities(struct judging *j)
 {
-    struct await w = AWAIT(.keep = keep_activities, .into = j);
-    ledger_activities(j->ports->ledger, &w.waiter);
-    j->audit->reason = await_run(&w, j->ports->loop);
+    struct activities_ask ask = {.limit = ACTIVITIES_PAGE_MAX};
     j->audit->unanswered = "ledger, asked for its activities";
+    do {
+        struct await w = AWAIT(.keep = keep_activities, .into = j);
+        j->page = 0;
+        if (j->audit->activity.len > 0)
+            ledger_activity(j->ports->ledger, j->audit->activity, &w.waiter);
+        else
+            ledger_activities(j->ports->ledger, &ask, &w.waiter);
+        j->audit->reason = await_run(&w, j->ports->loop);
+        ask.after = j->last_number;
+    } while (j->audit->reason == REASON_OK && j->audit->activity.len == 0 && j->page == ACTIVITIES_PAGE_MAX);
     if (j->audit->reason == REASON_OK && j->audit->activity.len > 0 && j->activity_count == 0)
         j->audit->reason = REASON_UNKNOWN_ACTIVITY;
     return j->audit->reason == REASON_OK;

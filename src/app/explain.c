@@ -122,7 +122,11 @@ static bool ask(struct explain_work *w)
     struct ports *p = w->explain->ports;
     switch (w->step) {
     case EXPLAIN_ACTIVITIES:
-        ledger_activities(p->ledger, &w->waiter);
+        ledger_activities(p->ledger,
+                          &(struct activities_ask){.names = &w->activity, .name_count = w->activity.len > 0, .numbers = &w->number,
+                                                   .number_count = w->activity.len == 0 && w->number != 0,
+                                                   .unit = w->activity.len == 0 && w->number == 0 ? w->token.unit : 0},
+                          &w->waiter);
         return true;
     case EXPLAIN_UNIT:
         if (!w->activity_known || w->token.unit == 0 || w->reservation.len > 0)

@@ -51,11 +51,14 @@ void public_route_ACTIVITY(struct public_call *c, struct str id)
         answer_activity(c, REASON_OK);
         return;
     }
-    c->reading = true;
     c->catalog = (struct catalog_wait){.done = activity_read};
+    if (!catalog_look_up(known, id, 0, &c->catalog)) {
+        public_refuse(c, REASON_OVERLOADED, NULL);
+        return;
+    }
+    c->reading = true;
     public_wait(c);
     c->x->gone = public_on_gone;
-    catalog_refresh(known, &c->catalog);
 }
 
 void public_route_OPENAPI(struct public_call *c, struct str id)

@@ -9,6 +9,7 @@
 #include "log.h"
 #include "metric.h"
 
+#define DAY_MS (24 * 3600 * 1000LL)
 #define NAMED_MAX 16    /* findings told in the log, of one count */
 
 /* A unit that nobody claimed, at this generation, since then. Seen again in every count, or forgotten. */
@@ -71,19 +72,9 @@ static void end_round(struct auditor *a)
     rest_round(a);
 }
 
-static bool misses_units(const struct auditor *a, uint16_t number)
-{
-    for (size_t i = 0; i < a->missing_count; i++)
-        if (a->missing[i].number == number)
-            return true;
-    return false;
-}
-
-/* One that is over is counted now and then: its orders live on. Where units are missing, in every round, for only what is missing in round after round comes back. */
 static bool counts(const struct auditor *a, const struct activity *at)
 {
-    return at->state != ACTIVITY_DRAFT && !at->rebuilding && at->activity.len <= sizeof a->walks[0].name
-        && (at->state != ACTIVITY_CLOSED || a->round % 16 == at->number % 16 || misses_units(a, at->number));
+    return at->state != ACTIVITY_DRAFT && !at->rebuilding && !at->retired && at->activity.len <= sizeof a->walks[0].name;
 }
 
 /* Takes the next activity of the round; where none is left, the last walk to come here ends the round. */
@@ -99,6 +90,8 @@ static void next_activity(struct audit_walk *w)
         w->number = at->number;
         w->version = at->version;
         w->sells = at->state == ACTIVITY_OPEN;
+        w->over = at->state == ACTIVITY_CLOSED || at->ends_ms + DAY_MS < clock_now_ms(a->clock);
+        w->still = false;
         w->began_us = clock_mono_us(a->clock);
         w->waited_us = 0;
         w->faults = 0;
@@ -143,13 +136,13 @@ static void say_unjudged(const struct audit_walk *w)
 }
 
 /* All walks together work the share of the time that they may. */
-static void end_activity(struct audit_walk *w, bool mended)
+static void rest_activity(struct audit_walk *w)
 {
     struct auditor *a = w->auditor;
     bool judged = w->why == REASON_OK;
     w->busy = false;
-    a->facts.counts += judged && mended;
-    a->facts.failed += !judged || !mended;
+    a->facts.counts += judged && w->mended;
+    a->facts.failed += !judged || !w->mended;
     a->unjudged += !judged;
     metric_add(METRIC_AUDITS, w->faults > 0 ? AUDIT_BROKEN : judged ? AUDIT_CLEAN : AUDIT_UNJUDGED, 1);
     if (!a->running)
@@ -159,6 +152,28 @@ static void end_activity(struct audit_walk *w, bool mended)
     uint64_t spent = clock_mono_us(a->clock) - w->began_us, worked = spent > w->waited_us ? spent - w->waited_us : 0;
     uint64_t us = worked * (100 * a->walking - a->options.share) / a->options.share + 1000;
     clock_set_in(a->clock, &w->alarm, us + random_below(a->random, us / 4 + 1));
+}
+
+static void on_retired(struct waiter *waiter, enum reason reason, const void *result)
+{
+    (void)result;
+    struct audit_walk *w = container_of(waiter, struct audit_walk, call);
+    w->auditor->facts.retired += reason == REASON_OK;
+    rest_activity(w);
+}
+
+/* An activity that is over is offered to the ledger to be retired: from then on no process reads it every second. */
+static void end_activity(struct audit_walk *w, bool mended)
+{
+    struct auditor *a = w->auditor;
+    w->mended = mended;
+    if (!w->over || !a->running) {
+        rest_activity(w);
+        return;
+    }
+    struct retire_ask ask = {.activity = name_of(w), .counted = w->still && w->faults == 0 && w->why == REASON_OK, .actor = str_lit("janitor")};
+    w->call = (struct waiter){.wake = on_retired, .budget_ms = a->options.call_ms};
+    ledger_retire(a->ledger, &ask, &w->call);
 }
 
 /* ---- mending ------------------------------------------------------------------------------------------------------------------------ */
@@ -240,9 +255,11 @@ static void counted(struct conservation *c)
     w->item_count = 0;
     w->waited_us = c->looks > 1 ? (uint64_t)(c->looks - 1) * a->options.conservation.apart_ms * 1000 : 0;
     if (c->reason == REASON_OK) {
+        w->still = true;
         for (size_t i = 0; i < c->sku_count; i++) {
             a->drift += c->skus[i].drift;
             w->faults += c->skus[i].drift;
+            w->still &= c->skus[i].r == 0 && c->skus[i].c == 0 && c->skus[i].e == 0;
         }
         tell(w, c);
         for (size_t i = 0; i < c->unit_count; i++)

@@ -32,6 +32,7 @@ struct auditor_facts {
     uint64_t counts, failed;         /* activities judged and counted; those where a part of it failed */
     uint64_t paused;                 /* sales stopped by a broken rule */
     uint64_t returned, told;         /* units that came back; copies told what stands */
+    uint64_t retired;                /* activities that left the working set */
     uint64_t rounds;                 /* over all activities, ended */
     int64_t drift, broken;           /* units without an owner, rules broken: all activities that were judged in the last round */
     uint64_t unjudged;               /* activities that could not be judged in the last round */
@@ -49,6 +50,9 @@ struct audit_walk {
     uint64_t version;                /* of the activity */
     uint16_t number;
     bool sells;
+    bool over;                       /* closed, or a day past its end: it may leave the working set */
+    bool still;                      /* every unit was counted, and none is reserved, on its way or unexplained */
+    bool mended;
     int64_t faults;                  /* rules broken and units without an owner */
     enum reason why;                 /* OK: judged and counted so far */
     struct waiter call;

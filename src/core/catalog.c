@@ -2,13 +2,14 @@
 #include "catalog.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "hash.h"
 
 struct catalog_options catalog_options_default(void)
 {
-    return (struct catalog_options){.refresh_ms = 1000, .read_ms = 2000, .memory = (size_t)4 << 20};
+    return (struct catalog_options){.refresh_ms = 1000, .read_ms = 2000, .gap_ms = 50, .memory = (size_t)4 << 20};
 }
 
 /* Only we choose these names, so the key needs no secret. */
@@ -82,10 +83,36 @@ static bool page_fill(struct catalog_page *p, const struct activities_answer *an
 
 /* ---- reading ----------------------------------------------------------------------------------------------------------- */
 
+#define VISIT_US 60000000    /* how long an activity outside the working set is read with it after it was last asked for */
+
 static void read_now(struct catalog *c)
 {
+    struct str names[CATALOG_VISITORS];
+    uint16_t numbers[CATALOG_VISITORS];
+    struct activities_ask ask = {.live = true, .names = names, .numbers = numbers};
+    c->begun_us = clock_mono_us(c->clock);
     c->begun++;
-    ledger_activities(c->ledger, &c->reader);
+    for (size_t i = 0; i < c->visitor_count; i++) {
+        struct catalog_visitor *v = &c->visitors[i];
+        if (v->wanted_us + VISIT_US <= c->begun_us)
+            v->wanted_us = 0;
+        else if (v->name_len > 0)
+            names[ask.name_count++] = (struct str){v->name, v->name_len};
+        else
+            numbers[ask.number_count++] = v->number;
+    }
+    ledger_activities(c->ledger, &ask, &c->reader);
+}
+
+/* At once, or when the last read began gap_ms ago. */
+static void read_soon(struct catalog *c)
+{
+    uint64_t next = c->begun_us + (uint64_t)c->options.gap_ms * 1000, now = clock_mono_us(c->clock);
+    clock_unset(c->clock, &c->alarm);
+    if (c->begun == 0 || now >= next)
+        read_now(c);
+    else
+        clock_set_in(c->clock, &c->alarm, next - now);
 }
 
 static void tell(struct catalog *c, enum reason reason, uint64_t up_to)
@@ -125,7 +152,7 @@ static void learnt(struct waiter *w, enum reason reason, const void *result)
     if (!c->running || waiter_busy(&c->reader))
         return;
     if (!list_empty(&c->waits))
-        read_now(c);
+        read_soon(c);
     else
         clock_set_in(c->clock, &c->alarm, (uint64_t)c->options.refresh_ms * 1000);
 }
@@ -146,6 +173,9 @@ bool catalog_init(struct catalog *c, struct ledger *ledger, struct clock *clock,
     c->reader = (struct waiter){.wake = learnt, .budget_ms = options.read_ms};
     c->alarm.waiter.wake = rung;
     list_init(&c->waits);
+    c->visitors = calloc(CATALOG_VISITORS, sizeof *c->visitors);
+    if (!c->visitors)
+        return false;
     for (int i = 0; i < 2; i++) {
         c->pages[i].memory = arena_new(options.memory);
         if (!c->pages[i].memory.start) {
@@ -161,6 +191,8 @@ void catalog_free(struct catalog *c)
     catalog_stop(c);
     for (int i = 0; i < 2; i++)
         arena_free(&c->pages[i].memory);
+    free(c->visitors);
+    c->visitors = NULL;
     c->shown = -1;
 }
 
@@ -207,19 +239,45 @@ int activity_sku(const struct activity *a, struct str sku)
 
 bool catalog_may_lag(const struct catalog *c, const struct activity *a)
 {
-    bool too_little = !a || a->state == ACTIVITY_DRAFT;
-    return too_little && c->running && (!catalog_learnt(c) || clock_mono_us(c->clock) - c->learnt_us > 200000);
+    return (!a || a->state == ACTIVITY_DRAFT) && c->running;
 }
 
-void catalog_refresh(struct catalog *c, struct catalog_wait *w)
+/* The visitor of this name or number, or a place for it: a free one, or that of the one asked for longest ago which a read has answered. NULL: none. */
+static struct catalog_visitor *visitor_place(struct catalog *c, struct str name, uint16_t number)
 {
-    check(c->running);
+    struct catalog_visitor *place = NULL;
+    for (size_t i = 0; i < c->visitor_count; i++) {
+        struct catalog_visitor *v = &c->visitors[i];
+        bool same = name.len > 0 ? str_eq(name, (struct str){v->name, v->name_len}) : v->name_len == 0 && v->number == number;
+        if (same && v->wanted_us != 0)
+            return v;
+        if ((v->wanted_us == 0 || v->turn <= c->ended) && (!place || v->wanted_us < place->wanted_us))
+            place = v;
+    }
+    if ((!place || place->wanted_us != 0) && c->visitor_count < CATALOG_VISITORS)
+        place = &c->visitors[c->visitor_count++];
+    if (place)
+        *place = (struct catalog_visitor){.number = name.len > 0 ? 0 : number, .name_len = (uint8_t)name.len, .turn = c->begun + 1};
+    if (place && name.len > 0)
+        memcpy(place->name, name.ptr, name.len);
+    return place;
+}
+
+bool catalog_look_up(struct catalog *c, struct str name, uint16_t number, struct catalog_wait *w)
+{
+    check(c->running && name.len <= sizeof c->visitors->name);
+    const struct activity *known = name.len > 0 ? catalog_find(c, name) : catalog_by_number(c, number);
+    if ((name.len > 0 || number > 0) && (!known || known->retired)) {
+        struct catalog_visitor *v = visitor_place(c, name, number);
+        if (!v)
+            return false;
+        v->wanted_us = clock_mono_us(c->clock) + 1;    /* never 0 */
+    }
     w->turn = c->begun + 1;
     list_append(&c->waits, &w->link);
-    if (!waiter_busy(&c->reader)) {
-        clock_unset(c->clock, &c->alarm);
-        read_now(c);
-    }
+    if (!waiter_busy(&c->reader))
+        read_soon(c);
+    return true;
 }
 
 void catalog_let_go(struct catalog_wait *w)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * catalog.h: the activities as this process knows them: read from the ledger about once a second, and when somebody finds that he
- * knows too little. A failed read leaves what was known before. Two memories take turns, so nothing is ever half new. */
+ * catalog.h: the activities as this process knows them: the working set (every activity that is not retired) and those outside of it that were asked for
+ * lately. Read from the ledger about once a second, and whenever a caller knows too little. A failed read leaves what was known before. Two memories take
+ * turns, so a reader never sees half of a new list.
+ *
+ * What is not in the list is denied only after a read that began after the question: an activity that was opened a moment ago is in the working set of that
+ * read, and one that was retired long ago is looked up by its name or number. Such reads are shared by all who wait, and begin at most every gap_ms. */
 #pragma once
 #include "arena.h"
 #include "clock.h"
@@ -10,6 +14,7 @@
 struct catalog_options {
     uint32_t refresh_ms;     /* between two reads; 1000 */
     uint32_t read_ms;        /* budget of one; 2000 */
+    uint32_t gap_ms;         /* between the beginnings of two reads, however many ask; 50 */
     size_t memory;           /* bytes of each of the two copies; 4 MiB */
 };
 struct catalog_options catalog_options_default(void);
@@ -20,6 +25,16 @@ struct catalog_wait {
     uint64_t turn;
     void (*done)(struct catalog_wait *, enum reason);
 };
+
+/* An activity that was asked for and is not in the working set: read with it for a minute. */
+struct catalog_visitor {
+    char name[64];               /* of name_len bytes; 0: known by its number */
+    uint8_t name_len;
+    uint16_t number;
+    uint64_t wanted_us;          /* when it was asked for last, monotonic; 0: free */
+    uint64_t turn;               /* the first read that includes it */
+};
+#define CATALOG_VISITORS ACTIVITIES_NAMED_MAX
 
 struct catalog_page {
     struct arena memory;
@@ -36,6 +51,9 @@ struct catalog {
     struct catalog_page pages[2];
     int shown;                   /* which page; -1: never learnt anything */
     uint64_t begun, ended;       /* reads */
+    uint64_t begun_us;           /* when the last one began, monotonic */
+    struct catalog_visitor *visitors;
+    size_t visitor_count;        /* that were ever used */
     uint64_t learnt_us;          /* when the last good read ended, monotonic */
     bool running;
     struct waiter reader;
@@ -59,9 +77,11 @@ static inline const struct activity *catalog_at(const struct catalog *c, size_t 
 /* Index of the SKU in the activity, or -1. */
 int activity_sku(const struct activity *, struct str sku);
 
-/* Whether a read might tell more of this activity (NULL: we do not know it): it is unknown or a draft, and the last read was over 200 ms ago;
- * strangers who ask for what is not there make us read no oftener than that. */
+/* Whether a read might tell more of this activity (NULL: it is not in the list): it is unknown or a draft. A caller that has waited for one successful read
+ * need not ask again. */
 bool catalog_may_lag(const struct catalog *, const struct activity *);
-/* Read now (or after the read in flight). */
-void catalog_refresh(struct catalog *, struct catalog_wait *);
+/* Waits for a read that begins after this call. `name`, or where it is empty `number`, is looked up in it if it is not in the working set; both empty: no
+ * look-up. False: too many others are being looked up (CATALOG_VISITORS), and nothing is waited for. */
+bool catalog_look_up(struct catalog *, struct str name, uint16_t number, struct catalog_wait *);
+static inline void catalog_refresh(struct catalog *c, struct catalog_wait *w) { (void)catalog_look_up(c, (struct str){0}, 0, w); }
 void catalog_let_go(struct catalog_wait *);    /* harmless when not waiting */

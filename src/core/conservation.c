@@ -459,7 +459,7 @@ static void step(struct conservation_work *w)
 {
     w->call = (struct waiter){.wake = came, .budget_ms = w->options.call_ms};
     if (w->step == STEP_FIND) {
-        ledger_activities(w->ledger, &w->call);
+        ledger_activity(w->ledger, w->name, &w->call);
     } else if (w->step == STEP_UNITS) {
         struct units_ask ask = {.activity = w->name, .after = w->after, .bucket = -1, .limit = SLICE_MAX};
         ledger_units(w->ledger, &ask, &w->call);

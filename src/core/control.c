@@ -348,7 +348,7 @@ static void step(struct control_work *w)
     w->call = (struct waiter){.wake = came, .budget_ms = c->options.call_ms};
     switch (w->step) {
     case STEP_FIND:
-        ledger_activities(c->ledger, &w->call);
+        ledger_activity(c->ledger, w->name, &w->call);
         return;
     case STEP_MOVE: {
         struct activity_move_ask ask = {.activity = w->name, .event = w->event, .version = w->activity.version, .actor = w->actor, .note = w->note};

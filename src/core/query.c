@@ -406,7 +406,7 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     bool forgot = doubt_store(q, reason == REASON_OK ? a : NULL);
     const struct entry *e = reason == REASON_OK ? choose(q, a) : NULL;
     const struct activity *of = activity_asked(q);
-    bool unborn = reason == REASON_STALE_EPOCH && of && of->state == ACTIVITY_DRAFT && !catalog_may_lag(&q->desk->catalog, of);
+    bool unborn = reason == REASON_STALE_EPOCH && of && of->state == ACTIVITY_DRAFT && q->refreshed && !q->unread;
     q->store_failed = (reason != REASON_OK && !unborn) || forgot;    /* a draft has no bucket: that nobody has anything of it is certain */
     q->known = e != NULL;
     if (!e && !may_look(q)) {
@@ -438,8 +438,8 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
 
 static void refreshed(struct catalog_wait *w, enum reason reason)
 {
-    (void)reason;
     struct query *q = container_of(w, struct query, catalog);
+    q->unread = reason != REASON_OK;
     if (look(q))
         q->done(q);
 }
@@ -454,14 +454,16 @@ static bool look(struct query *q)
         return false;
     }
     const struct activity *a = activity_asked(q);
-    if ((a || q->by == QUERY_REQUEST) && !q->refreshed && catalog_may_lag(&d->catalog, a) && d->catalog.running) {
-        q->refreshed = true;    /* one made or opened a moment ago: he may have bought there elsewhere */
+    if (!q->refreshed && catalog_may_lag(&d->catalog, a)) {    /* created or opened a moment ago, or settled long ago */
         q->catalog = (struct catalog_wait){.done = refreshed};
-        catalog_refresh(&d->catalog, &q->catalog);
-        return false;
+        q->refreshed = catalog_look_up(&d->catalog, q->by == QUERY_REQUEST ? q->activity : (struct str){0}, number_of(q), &q->catalog);
+        if (q->refreshed || look_later(q))
+            return false;
+        answer(q, REASON_OVERLOADED);
+        return true;
     }
     if (!a && q->by == QUERY_REQUEST) {
-        bool unread = catalog_may_lag(&d->catalog, NULL) || !catalog_learnt(&d->catalog);
+        bool unread = !q->refreshed || q->unread || !catalog_learnt(&d->catalog);
         if (unread && look_later(q))
             return false;
         answer(q, unread ? REASON_DEPENDENCY_DOWN : REASON_NOT_FOUND);
@@ -501,7 +503,7 @@ bool query_start(struct desk *d, struct query *q)
     const struct query_options *o = &d->options.query;
     uint32_t wait = q->wait_ms < o->wait_ms ? q->wait_ms : o->wait_ms;
     q->desk = NULL;
-    q->looked = q->refreshed = q->given_up = q->known = q->confirm = false;
+    q->looked = q->refreshed = q->unread = q->given_up = q->known = q->confirm = false;
     q->watched.decided = decided;
     list_init(&q->watched.link);
     q->catalog = (struct catalog_wait){0};

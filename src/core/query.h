@@ -72,7 +72,7 @@ struct query {
     uint64_t hash, until_us;
     uint32_t pause_ms;
     bool looked, known, store_failed;    /* looked once; the store held it; the store did not answer, or not as one that remembers */
-    bool refreshed;               /* the activities were read again for it */
+    bool refreshed, unread;       /* the activities were read again for it; that read failed */
     bool given_up;                /* the ledger was asked to decide that no order will come: once in a query */
     struct catalog_wait catalog;
     enum reservation_state seen;

@@ -8,7 +8,7 @@
 #include "metric.h"
 
 static bool ask_store(struct take *);
-static void refresh(struct take *);
+static bool refresh(struct take *);
 
 static bool answer(struct take *t, enum reason reason)
 {
@@ -184,10 +184,8 @@ static void closed(struct take *t)
     struct desk *d = t->desk;
     const struct activity *a = catalog_find(&d->catalog, t->activity);
     bool old = clock_mono_us(d->clock) - d->catalog.learnt_us > 200000, shut = a && incarnation_closed(&d->guard, a, t->bucket.number);
-    if (t->server != INCARNATION_KNOWN && !t->refreshed && (old || !shut) && d->catalog.running) {
-        refresh(t);
+    if (t->server != INCARNATION_KNOWN && !t->refreshed && (old || !shut) && d->catalog.running && refresh(t))
         return;
-    }
     bool unknown = a && t->server == INCARNATION_UNHEARD && old;    /* none was ever learnt, and the ledger does not answer */
     if (a && t->server != INCARNATION_KNOWN && !unknown && !t->unread)
         incarnation_close(&d->guard, a, t->bucket.number);
@@ -231,13 +229,16 @@ static void refresh_late(struct waiter *w, enum reason reason, const void *resul
     again(t);
 }
 
-static void refresh(struct take *t)
+/* Reads the activities again, with this one among them. False: too many others are being looked up. */
+static bool refresh(struct take *t)
 {
     t->refreshed = true;
     t->catalog = (struct catalog_wait){.done = refreshed};
+    if (!catalog_look_up(&t->desk->catalog, t->activity, 0, &t->catalog))
+        return false;
     t->alarm = (struct alarm){.waiter.wake = refresh_late};
     clock_set_in(t->desk->clock, &t->alarm, (uint64_t)t->desk->options.refresh_ms * 1000);
-    catalog_refresh(&t->desk->catalog, &t->catalog);
+    return true;
 }
 
 static void ledger_said(struct verdict_ask *v, enum reason reason)
@@ -298,10 +299,8 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
         finish(t, t->desk->draining && !t->replay_only && !t->unqualified ? REASON_OVERLOADED : reason);
         return;
     case REASON_STALE_EPOCH:
-        if (!t->refreshed && t->desk->catalog.running) {
-            refresh(t);
+        if (!t->refreshed && t->desk->catalog.running && refresh(t))
             return;
-        }
         break;
     case REASON_BUCKET_CLOSED:
     case REASON_STRUCTURE_LOST:
@@ -326,11 +325,10 @@ static bool ask_store(struct take *t)
 {
     struct desk *d = t->desk;
     const struct activity *a = catalog_find(&d->catalog, t->activity);
-    if (catalog_may_lag(&d->catalog, a)) {    /* where it could not be read, nothing is said of it: he may have bought elsewhere long since */
+    if (catalog_may_lag(&d->catalog, a) && (!t->refreshed || t->unread)) {    /* where it cannot be read, it is not denied: the user may have bought elsewhere */
         if (t->refreshed || !catalog_learnt(&d->catalog))
             return answer(t, REASON_DEPENDENCY_DOWN);
-        refresh(t);
-        return false;
+        return refresh(t) ? false : answer(t, REASON_OVERLOADED);
     }
     t->sku_at = a ? activity_sku(a, t->sku) : -1;
     if (t->sku_at < 0)

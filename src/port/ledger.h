@@ -394,10 +394,33 @@ struct activity_move_ask {
 };
 /* OK with the struct activity as it now is · UNKNOWN_ACTIVITY · CONFLICT (spec/activity.def has no such move, or it has moved on from that version;
  * standing there already: OK). */
+/* Which activities are read: the union of what the members name. The arrays are copied before the call returns. */
+struct activities_ask {
+    bool live;                              /* every activity that is not retired: the working set */
+    const struct str *names;                /* these, where they exist; at most ACTIVITIES_NAMED_MAX */
+    size_t name_count;
+    const uint16_t *numbers;                /* likewise */
+    size_t number_count;
+    int64_t unit;                           /* the one that this unit belongs to; 0: none */
+    uint16_t after, limit;                  /* the first `limit` (at most ACTIVITIES_PAGE_MAX) with a number above `after`; limit 0: none */
+};
+#define ACTIVITIES_NAMED_MAX 256
+#define ACTIVITIES_PAGE_MAX 256
 struct activities_answer {
-    const struct activity *activities;
+    const struct activity *activities;      /* by number, each once */
     size_t count;
 };
+
+/* ---- retire: an activity that is over leaves the working set --------------------------------------------------------------- */
+
+/* Marks a CLOSED activity as retired, where none of its orders waits for payment and either `counted` (the caller has counted every unit in both stores, and found
+ * none reserved, on its way or unexplained) or it was closed so long ago that no message of it can live. An activity that ended a day ago and was not closed is closed. */
+struct retire_ask {
+    struct str activity;
+    bool counted;
+    struct str actor;
+};
+/* OK (retired or closed now, or retired before) · UNCHANGED (not yet) · UNKNOWN_ACTIVITY. */
 
 /* ---- units: name each, slice by slice (warm-up, conservation, audit) --------------------------------------------------- */
 
@@ -509,7 +532,8 @@ struct ledger_ops {
     void (*finish)(struct ledger *, const struct finish_ask *, struct waiter *);                /* → NULL                     */
     void (*activity_create)(struct ledger *, const struct activity_create *, struct waiter *);  /* → struct activity          */
     void (*activity_move)(struct ledger *, const struct activity_move_ask *, struct waiter *);  /* → struct activity          */
-    void (*activities)(struct ledger *, struct waiter *);                                       /* → struct activities_answer */
+    void (*activities)(struct ledger *, const struct activities_ask *, struct waiter *);        /* → struct activities_answer */
+    void (*retire)(struct ledger *, const struct retire_ask *, struct waiter *);                /* → NULL                     */
     void (*units)(struct ledger *, const struct units_ask *, struct waiter *);                  /* → struct units_answer      */
     void (*audit)(struct ledger *, struct str activity, struct waiter *);                       /* → struct audit_answer      */
     void (*heal)(struct ledger *, const struct heal_ask *, struct waiter *);                    /* → struct heal_answer       */
@@ -542,7 +566,13 @@ static inline void ledger_claim(struct ledger *l, const struct claim_ask *a, str
 static inline void ledger_finish(struct ledger *l, const struct finish_ask *a, struct waiter *w) { l->ops->finish(l, a, w); }
 static inline void ledger_activity_create(struct ledger *l, const struct activity_create *a, struct waiter *w) { l->ops->activity_create(l, a, w); }
 static inline void ledger_activity_move(struct ledger *l, const struct activity_move_ask *a, struct waiter *w) { l->ops->activity_move(l, a, w); }
-static inline void ledger_activities(struct ledger *l, struct waiter *w) { l->ops->activities(l, w); }
+static inline void ledger_activities(struct ledger *l, const struct activities_ask *a, struct waiter *w) { l->ops->activities(l, a, w); }
+/* One activity by its name: an answer of one or none. */
+static inline void ledger_activity(struct ledger *l, struct str name, struct waiter *w)
+{
+    l->ops->activities(l, &(struct activities_ask){.names = &name, .name_count = 1}, w);
+}
+static inline void ledger_retire(struct ledger *l, const struct retire_ask *a, struct waiter *w) { l->ops->retire(l, a, w); }
 static inline void ledger_units(struct ledger *l, const struct units_ask *a, struct waiter *w) { l->ops->units(l, a, w); }
 static inline void ledger_audit(struct ledger *l, struct str activity, struct waiter *w) { l->ops->audit(l, activity, w); }
 static inline void ledger_heal(struct ledger *l, const struct heal_ask *a, struct waiter *w) { l->ops->heal(l, a, w); }

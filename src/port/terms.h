@@ -83,6 +83,7 @@ struct activity {
     uint32_t pay_timeout_s;
     bool qualification;     /* demands a qualification token */
     bool rebuilding;
+    bool retired;           /* CLOSED, and nothing of it is under way any more: it has left the working set for ever */
     const struct sku *skus;
     size_t sku_count;
     const struct str *incarnations;    /* per bucket of this epoch: of the store that holds all it ever said, as the ledger has recorded; empty: none yet. NULL: not told */

@@ -382,7 +382,7 @@ enum reason sim_books_create(struct sim_books *b, const struct activity *terms, 
     a->epoch = 1;
     a->version = 1;
     a->state = ACTIVITY_DRAFT;
-    a->rebuilding = false;
+    a->rebuilding = a->retired = false;
     a->incarnations = NULL;
     a->skus = skus;
     int64_t unit_first = (int64_t)b->unit_count + 1;
@@ -421,6 +421,33 @@ enum reason sim_books_move(struct sim_books *b, struct str id, enum activity_eve
     if ((version > 0 && version != a->version) || !activity_move(a->state, event, &a->state))
         return REASON_CONFLICT;
     a->version++;
+    if (a->state == ACTIVITY_CLOSED)
+        b->closed_ms[a->number] = b->now_ms;
+    return REASON_OK;
+}
+
+static bool waits_for_payment(const struct sim_books *b, const struct activity *a)
+{
+    for (size_t i = 0; i < b->order_count; i++)
+        if (b->orders[i]->order.state == ORDER_CREATED && str_eq(b->orders[i]->order.activity, a->activity))
+            return true;
+    return false;
+}
+
+/* As activity_retire of activity.sql. */
+enum reason sim_books_retire(struct sim_books *b, const struct retire_ask *ask)
+{
+    struct activity *a = sim_books_activity(b, ask->activity);
+    const struct activity *moved;
+    if (!a)
+        return REASON_UNKNOWN_ACTIVITY;
+    if (a->retired)
+        return REASON_OK;
+    if (a->state != ACTIVITY_DRAFT && a->state != ACTIVITY_CLOSED && a->ends_ms + 24 * 3600 * 1000LL < b->now_ms)
+        return sim_books_move(b, ask->activity, ACTIVITY_EVENT_CLOSE, a->version, &moved);
+    if (a->state != ACTIVITY_CLOSED || !(ask->counted || b->closed_ms[a->number] + 72 * 3600 * 1000LL < b->now_ms) || waits_for_payment(b, a))
+        return REASON_UNCHANGED;
+    a->retired = true;
     return REASON_OK;
 }
 

@@ -115,6 +115,7 @@ struct sim_question {                /* a reservation that nobody knows, and whe
 struct sim_books {
     struct activity **activities;
     size_t activity_count, activity_cap;
+    int64_t closed_ms[4096];      /* when the activity of this number was closed */
     struct sim_unit *units;          /* unit u at u - 1 */
     size_t unit_count, unit_cap;
     struct sim_inbox **inbox;
@@ -172,6 +173,7 @@ void sim_books_tell_refund(struct sim_books *b, const struct sim_payment *p, int
 
 enum reason sim_books_create(struct sim_books *b, const struct activity *terms, const struct activity **out);
 enum reason sim_books_move(struct sim_books *b, struct str activity, enum activity_event event, uint64_t version, const struct activity **out);
+enum reason sim_books_retire(struct sim_books *b, const struct retire_ask *ask);
 /* Claims up to `limit` rows; out[i] is filled for the first `result` of them. */
 size_t sim_books_claim(struct sim_books *b, size_t limit, uint32_t hold_ms, int64_t now_ms, struct outbox_row *out, uint64_t *waiting, int64_t *oldest_ms);
 void sim_books_finish(struct sim_books *b, const struct finish_item *items, size_t count);

@@ -402,25 +402,71 @@ static void move(struct ledger *l, const struct activity_move_ask *asked, struct
     sim_call_go(c, 0);
 }
 
+static bool has_unit(const struct activity *a, int64_t unit)
+{
+    const struct sku *last = &a->skus[a->sku_count - 1];
+    return unit >= a->skus[0].unit_first && unit < last->unit_first + last->stock;
+}
+
+static bool is_asked(const struct activities_ask *ask, const struct activity *a, size_t paged)
+{
+    bool asked = (ask->live && !a->retired) || (ask->unit > 0 && has_unit(a, ask->unit)) || (a->number > ask->after && paged < ask->limit);
+    for (size_t i = 0; !asked && i < ask->name_count; i++)
+        asked = str_eq(ask->names[i], a->activity);
+    for (size_t i = 0; !asked && i < ask->number_count; i++)
+        asked = ask->numbers[i] == a->number;
+    return asked;
+}
+
 static bool act_activities(struct sim_call *c)
 {
+    const struct activities_ask *ask = c->ask;
     struct sim_books *b = enter(c);
     if (!b)
         return true;
-    struct activity *all = sim_array(&c->ground, struct activity, b->activity_count);
+    struct activity *all = sim_array(&c->ground, struct activity, b->activity_count + 1);
+    size_t count = 0, paged = 0;
     for (size_t i = 0; i < b->activity_count; i++) {
-        all[i] = *b->activities[i];
-        struct str *incarnations = sim_array(&c->ground, struct str, all[i].buckets);
-        for (uint8_t k = 0; k < all[i].buckets; k++)
-            incarnations[k] = sim_books_incarnation(b, &(struct bucket){all[i].activity, all[i].epoch, k});
-        all[i].incarnations = incarnations;
+        bool asked = is_asked(ask, b->activities[i], paged);
+        paged += b->activities[i]->number > ask->after;
+        if (!asked)
+            continue;
+        struct activity *a = &all[count++];
+        *a = *b->activities[i];
+        struct str *incarnations = sim_array(&c->ground, struct str, a->buckets);
+        for (uint8_t k = 0; k < a->buckets; k++)
+            incarnations[k] = sim_books_incarnation(b, &(struct bucket){a->activity, a->epoch, k});
+        a->incarnations = incarnations;
     }
     struct activities_answer *answer = sim_new(&c->ground, struct activities_answer);
-    *answer = (struct activities_answer){.activities = all, .count = b->activity_count};
+    *answer = (struct activities_answer){.activities = all, .count = count};
     return sim_call_answer(c, REASON_OK, answer);
 }
 
-static void activities(struct ledger *l, struct waiter *w) { sim_call_go(call_new(l, w, act_activities, NULL, 0), 0); }
+static void activities(struct ledger *l, const struct activities_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_activities, asked, sizeof *asked);
+    struct activities_ask *a = c->ask;
+    struct str *names = sim_call_copy(c, asked->names, asked->name_count * sizeof *names);
+    for (size_t i = 0; i < asked->name_count; i++)
+        sim_call_text(c, &names[i]);
+    a->names = names;
+    a->numbers = sim_call_copy(c, asked->numbers, asked->number_count * sizeof *a->numbers);
+    sim_call_go(c, 0);
+}
+
+static bool act_retire(struct sim_call *c)
+{
+    struct sim_books *b = enter(c);
+    return !b || sim_call_answer(c, sim_books_retire(b, c->ask), NULL);
+}
+
+static void retire(struct ledger *l, const struct retire_ask *asked, struct waiter *w)
+{
+    struct sim_call *c = call_new(l, w, act_retire, asked, sizeof *asked);
+    sim_call_text(c, &((struct retire_ask *)c->ask)->activity);
+    sim_call_go(c, 0);
+}
 
 /* ---- units, audit ---- */
 
@@ -738,7 +784,7 @@ static void prove(struct ledger *l, unsigned slot, struct waiter *w)
 
 static const struct ledger_ops ops = {
     .name = "memory", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = move, .activities = activities, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
+    .activity_create = activity_create, .activity_move = move, .activities = activities, .retire = retire, .units = units, .audit = audit, .heal = heal, .record = record, .repair = repair,
     .prove = prove,
     .pay = pay, .callback = callback, .defer = defer, .cancel = cancel, .overdue = overdue, .reviews = reviews, .resolve = resolve, .story = story};
 

@@ -269,7 +269,7 @@ static void ask_release_lost(struct waiter *w)
 static bool is_asked_for(void) { return count("select count(*) from seckill.lost_question where reservation_id = '%s'", reservation) == 1; }
 static bool not_yet(enum reason r) { return r == REASON_UNCHANGED; }
 static bool not_there(enum reason r) { return r == REASON_NOT_FOUND; }
-static void ask_activities(struct waiter *w) { ledger_activities(cut, w); }
+static void ask_activities(struct waiter *w) { ledger_activities(cut, &(struct activities_ask){.live = true, .limit = 8}, w); }
 static void ask_units(struct waiter *w)
 {
     struct units_ask ask = {.activity = str_of(shop), .bucket = -1, .limit = 100};

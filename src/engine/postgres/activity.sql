@@ -16,6 +16,76 @@ LANGUAGE sql STABLE AS $$
   ORDER BY a.number, s.place
 $$;
 
+-- activity_numbers: which activities a process asks for, by number; see struct activities_ask. Each part is answered by an index: a working set of a few
+-- activities costs the same beside thousands of retired ones.
+CREATE OR REPLACE FUNCTION activity_numbers(p_live boolean, p_names text[], p_numbers integer[], p_unit bigint, p_after integer, p_limit integer)
+RETURNS integer[] LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  found integer[] := '{}';
+BEGIN
+  IF p_live THEN
+    found := ARRAY(SELECT a.number FROM activity a WHERE a.retired_at IS NULL ORDER BY a.number);
+  END IF;
+  IF cardinality(p_names) > 0 THEN
+    found := found || ARRAY(SELECT a.number FROM activity a WHERE a.activity_id = ANY (p_names));
+  END IF;
+  IF cardinality(p_numbers) > 0 THEN
+    found := found || ARRAY(SELECT a.number FROM activity a WHERE a.number = ANY (p_numbers));
+  END IF;
+  IF p_unit > 0 THEN
+    found := found || ARRAY(
+      SELECT a.number FROM (SELECT s.activity_id, s.unit_first + s.stock AS past FROM activity_sku s WHERE s.unit_first <= p_unit ORDER BY s.unit_first DESC LIMIT 1) s
+      JOIN activity a USING (activity_id) WHERE p_unit < s.past);
+  END IF;
+  IF p_limit > 0 THEN
+    found := found || ARRAY(SELECT a.number FROM activity a WHERE a.number > p_after ORDER BY a.number LIMIT p_limit);
+  END IF;
+  RETURN found;
+END $$;
+
+-- activity_catalog: those activities, one row per SKU in the order of activity_rows, each with its recorded server identities and whether it is retired.
+CREATE OR REPLACE FUNCTION activity_catalog(p_live boolean, p_names text[], p_numbers integer[], p_unit bigint, p_after integer, p_limit integer)
+RETURNS TABLE (v_result text, v_activity text, v_title text, v_number integer, v_epoch smallint, v_buckets smallint, v_state text, v_version bigint,
+               v_starts bigint, v_ends bigint, v_pay_timeout integer, v_qualification boolean, v_rebuilding boolean,
+               v_sku text, v_stock bigint, v_unit_first bigint, v_price bigint, v_currency text, v_incarnations text, v_retired boolean)
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+  numbers integer[] := activity_numbers(p_live, p_names, p_numbers, p_unit, p_after, p_limit);
+BEGIN
+  RETURN QUERY
+    SELECT 'OK', a.activity_id, a.title, a.number, a.epoch, a.buckets, a.state, a.version,
+           (extract(epoch FROM a.starts_at) * 1000)::bigint, (extract(epoch FROM a.ends_at) * 1000)::bigint, a.pay_timeout_s, a.qualification, a.rebuilding,
+           s.sku_id, s.stock, s.unit_first, s.price, s.currency, i.known, a.retired_at IS NOT NULL
+    FROM activity a
+    CROSS JOIN LATERAL (SELECT bucket_incarnations(a.activity_id, a.epoch) AS known OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT k.* FROM activity_sku k WHERE k.activity_id = a.activity_id ORDER BY k.place OFFSET 0) s
+    WHERE a.number = ANY (numbers)
+    ORDER BY a.number, s.place;
+END $$;
+
+-- activity_retire: an activity that is over leaves the working set; see struct retire_ask. Locks: the activity's row.
+CREATE OR REPLACE FUNCTION activity_retire(p_activity text, p_counted boolean, p_actor text) RETURNS text
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  a activity%ROWTYPE;
+BEGIN
+  SELECT * INTO a FROM activity WHERE activity_id = p_activity FOR UPDATE;
+  IF a.activity_id IS NULL THEN
+    RETURN 'UNKNOWN_ACTIVITY';
+  ELSIF a.retired_at IS NOT NULL THEN
+    RETURN 'OK';
+  ELSIF a.state IN ('WARM', 'OPEN', 'PAUSED') AND a.ends_at < now() - interval '1 day' THEN
+    PERFORM activity_move(p_activity, 'CLOSE', a.version, p_actor, 'it ended more than a day ago');
+    RETURN 'OK';
+  ELSIF a.state <> 'CLOSED' OR NOT (p_counted OR a.updated_at < now() - interval '72 hours')
+        OR EXISTS (SELECT FROM orders o WHERE o.status = 'CREATED' AND o.activity_id = p_activity) THEN
+    RETURN 'UNCHANGED';
+  END IF;
+  UPDATE activity SET retired_at = now() WHERE activity_id = p_activity;
+  INSERT INTO audit_log (actor, action, subject, note) VALUES (p_actor, 'activity.retire', p_activity, 'nothing of it is under way');
+  RETURN 'OK';
+END $$;
+
 -- activity_create: the activity, its SKUs and one row per unit; number and units are given here, contiguous per SKU; units are dealt
 -- to the buckets in turn. Out: OK and its rows, also where it stood with the same terms; CONFLICT where with others.
 CREATE OR REPLACE FUNCTION activity_create(

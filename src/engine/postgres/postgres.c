@@ -413,7 +413,7 @@ static void finish(struct ledger *l, const struct finish_ask *a, struct waiter *
 enum {
     ACTED_RESULT, ACTED_ACTIVITY, ACTED_TITLE, ACTED_NUMBER, ACTED_EPOCH, ACTED_BUCKETS, ACTED_STATE, ACTED_VERSION, ACTED_STARTS, ACTED_ENDS,
     ACTED_PAY_TIMEOUT, ACTED_QUALIFICATION, ACTED_REBUILDING, ACTED_SKU, ACTED_STOCK, ACTED_UNIT_FIRST, ACTED_PRICE, ACTED_CURRENCY,
-    ACTED_INCARNATIONS    /* of activities alone */
+    ACTED_INCARNATIONS, ACTED_RETIRED    /* of activities alone */
 };
 
 static struct activity activity_row(const PGresult *r, int row, const struct sku *skus)
@@ -463,6 +463,7 @@ static struct activities_answer activities_read(struct call *c, const PGresult *
             activities[count] = activity_row(r, row, &skus[i]);
             if (PQnfields(r) > ACTED_INCARNATIONS)
                 activities[count].incarnations = incarnations_read(field_str(r, row, ACTED_INCARNATIONS), activities[count].buckets, incarnations + count * BUCKETS_MOST);
+            activities[count].retired = PQnfields(r) > ACTED_RETIRED && field_bool(r, row, ACTED_RETIRED);
             count++;
         }
         activities[count - 1].sku_count++;
@@ -522,10 +523,30 @@ static void activities_decode(struct call *c, const PGresult *r)
     wake(c, REASON_OK, &a);
 }
 
-static void activities(struct ledger *l, struct waiter *w)
+static void activities(struct ledger *l, const struct activities_ask *a, struct waiter *w)
 {
     struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_activities, w);
+    struct params *p = &c->params;
+    check(a->name_count <= ACTIVITIES_NAMED_MAX && a->number_count <= ACTIVITIES_NAMED_MAX && a->limit <= ACTIVITIES_PAGE_MAX);
     c->decode = activities_decode;
+    params_bool(p, a->live);
+    COLUMN_TEXT(p, a->name_count, a->names[i]);
+    COLUMN_I32(p, a->number_count, a->numbers[i]);
+    params_i64(p, a->unit);
+    params_i32(p, a->after);
+    params_i32(p, a->limit);
+    lane_submit(c);
+}
+
+static void retire_decode(struct call *c, const PGresult *r) { wake(c, field_reason(r, 0, 0), NULL); }
+
+static void retire(struct ledger *l, const struct retire_ask *a, struct waiter *w)
+{
+    struct call *c = lane_call(&of(l)->lanes[LANE_ADMIN], CALL_retire, w);
+    c->decode = retire_decode;
+    params_text(&c->params, a->activity);
+    params_bool(&c->params, a->counted);
+    params_text(&c->params, a->actor);
     lane_submit(c);
 }
 
@@ -614,7 +635,7 @@ static struct str refusal(struct ledger *l) { return str_of(of(l)->lanes[LANE_RE
 
 static const struct ledger_ops ops = {
     .name = "postgres", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided, .park = park, .look = look, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .units = units, .audit = audit,
+    .activity_create = activity_create, .activity_move = activity_moved, .activities = activities, .retire = retire, .units = units, .audit = audit,
     .heal = heal_heal, .record = heal_record, .repair = heal_repair, .prove = prove, .refusal = refusal,
     .pay = money_pay, .callback = money_callback, .defer = money_defer, .cancel = money_cancel, .overdue = money_overdue, .reviews = money_reviews, .resolve = money_resolve, .story = money_story,
 };

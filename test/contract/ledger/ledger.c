@@ -156,9 +156,70 @@ static void activities_are_listed(void **state)
     shop("listed", 3, 4, 1);
     struct census c = {0};
     struct seen seen = SEEN(.keep = keep_census, .into = &c);
-    ledger_activities(world->ledger, &seen.waiter);
+    ledger_activities(world->ledger, &(struct activities_ask){.live = true}, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     assert_true(c.count >= 1 && c.found);
+}
+
+static void keep_numbers(struct seen *s, const void *result)
+{
+    const struct activities_answer *all = result;
+    struct census *c = s->into;
+    c->count = all->count;
+    c->found = all->count > 0 && str_eq(all->activities[0].activity, str_lit("over")) && all->activities[0].retired;
+}
+static struct census list(struct activities_ask ask)
+{
+    struct census c = {0};
+    struct seen seen = SEEN(.keep = keep_numbers, .into = &c);
+    ledger_activities(world->ledger, &ask, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return c;
+}
+static bool is_live(struct str activity)
+{
+    struct census c = {0};
+    struct seen seen = SEEN(.keep = keep_census, .into = &c);
+    ledger_activities(world->ledger, &(struct activities_ask){.live = true, .names = &activity, .name_count = 1}, &seen.waiter);
+    assert_int_equal(seen_await(world, &seen), REASON_OK);
+    return c.count == list((struct activities_ask){.live = true}).count;    /* asking for it by name adds none */
+}
+static enum reason retire(const char *name, bool counted)
+{
+    struct seen seen = SEEN(.into = NULL);
+    ledger_retire(world->ledger, &(struct retire_ask){.activity = str_of(name), .counted = counted, .actor = str_lit("test")}, &seen.waiter);
+    return seen_await(world, &seen);
+}
+
+/* A closed activity leaves the working set once its units are counted and none of its orders waits for payment; it is still found by name, number, unit, page. */
+static void a_closed_activity_is_retired(void **state)
+{
+    (void)state;
+    struct stand stand;
+    struct activity a = shop("over", 3, 4, 2);
+    struct str name = a.activity;
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    assert_int_equal(retire("no_such", true), REASON_UNKNOWN_ACTIVITY);
+    assert_int_equal(retire("over", true), REASON_UNCHANGED);    /* a draft */
+    assert_int_equal(move(name, ACTIVITY_EVENT_WARM, &stand), REASON_OK);
+    assert_int_equal(move(name, ACTIVITY_EVENT_OPEN, &stand), REASON_OK);
+    assert_verdict(PLACE(m).verdicts[0], REASON_ORDERED, REASON_OK, true);
+    assert_int_equal(retire("over", true), REASON_UNCHANGED);    /* open, and its end is far away */
+    assert_int_equal(move(name, ACTIVITY_EVENT_CLOSE, &stand), REASON_OK);
+    assert_int_equal(retire("over", true), REASON_UNCHANGED);    /* an order waits for payment */
+    assert_int_equal(pay_one(callback(order_of(&m), "pay_over", PAYMENT_SUCCESS, a.skus[0].price, "CNY")).outcome, REASON_PAYMENT_APPLIED);
+    assert_int_equal(retire("over", false), REASON_UNCHANGED);   /* its units are not counted, and it was closed a moment ago */
+    assert_true(is_live(name));
+    assert_int_equal(retire("over", true), REASON_OK);
+    assert_int_equal(retire("over", false), REASON_OK);          /* again: it stays so */
+    assert_false(is_live(name));
+    assert_true(list((struct activities_ask){.names = &name, .name_count = 1}).found);
+    assert_true(list((struct activities_ask){.numbers = &a.number, .number_count = 1}).found);
+    assert_true(list((struct activities_ask){.unit = a.skus[1].unit_first + 3}).found);
+    assert_true(list((struct activities_ask){.after = (uint16_t)(a.number - 1), .limit = 1}).found);
+    assert_int_equal(list((struct activities_ask){.after = a.number, .limit = 8}).count, 0);
+    assert_int_equal(list((struct activities_ask){0}).count, 0);
+    assert_int_equal(move(name, ACTIVITY_EVENT_OPEN, &stand), REASON_CONFLICT);
 }
 
 /* ---- verdicts ---- */
@@ -916,7 +977,7 @@ static struct lives lives(const struct activity *a)
 {
     struct lives l = {.activity = a->activity};
     struct seen seen = SEEN(.keep = keep_lives, .into = &l);
-    ledger_activities(world->ledger, &seen.waiter);
+    ledger_activities(world->ledger, &(struct activities_ask){.live = true}, &seen.waiter);
     assert_int_equal(seen_await(world, &seen), REASON_OK);
     return l;
 }
@@ -1350,6 +1411,7 @@ int main(void)
         cmocka_unit_test(many_orders_are_told_each),
         cmocka_unit_test(what_cannot_be_delivered_holds_up_nobody_else),
         cmocka_unit_test(a_return_goes_home_and_a_stale_one_is_known),
+        cmocka_unit_test(a_closed_activity_is_retired),
         cmocka_unit_test(the_first_life_is_recorded_while_warm), cmocka_unit_test(a_bucket_is_told_all_it_must_hold),
         cmocka_unit_test(a_healing_waits_for_what_it_told), cmocka_unit_test(another_closing_is_healed_anew),
         cmocka_unit_test(buckets_that_recover_together_are_told_everything),

@@ -1056,6 +1056,36 @@ static void colliding_batches_on_many_connections_keep_every_rule(void **state)
     assert_sql("SELECT count(*) FROM compensation WHERE compensation_type = 'CANCEL_ORDER'", words("%d%c", all.canceled, 0).ptr);
 }
 
+/* What every process reads each second costs the same beside 3,000 retired activities of three SKUs and sixteen buckets, though no statistics tell of them. */
+static void the_working_set_does_not_grow_with_retired_activities(void **state)
+{
+    (void)state;
+    static const char read[] = "BEGIN; SELECT count(*) FROM activity_catalog(true, '{}', '{}', 0, 0, 0); "
+        "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname IN ('activity', 'activity_sku', 'bucket')";
+    static const char one[] = "BEGIN; SELECT count(*) FROM activity_catalog(false, '{past_7,none}', '{3999,9}', 0, 0, 0); "
+        "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname IN ('activity', 'activity_sku', 'bucket')";
+    sql_done("ALTER TABLE activity SET (autovacuum_enabled = off)");
+    sql_done("ALTER TABLE activity_sku SET (autovacuum_enabled = off)");
+    int64_t before = sql_number(read);
+    sql_done("ROLLBACK");
+    sql_done("INSERT INTO activity (activity_id, number, title, buckets, state, starts_at, ends_at, pay_timeout_s, qualification, retired_at) "
+             "SELECT 'past_' || k, 1000 + k, 'past', 16, 'CLOSED', now() - interval '2 days', now() - interval '1 day', 900, false, now() FROM generate_series(1, 3000) k");
+    sql_done("INSERT INTO activity_sku (activity_id, sku_id, place, stock, unit_first, price, currency) "
+             "SELECT 'past_' || k, 's' || i, i, 1, 100000000 + 3 * k + i, 100, 'CNY' FROM generate_series(1, 3000) k, generate_series(0, 2) i");
+    sql_done("INSERT INTO bucket (activity_id, epoch, bucket, incarnation, recorded_at) "
+             "SELECT 'past_' || k, 1, b, 'r', now() FROM generate_series(1, 3000) k, generate_series(0, 15) b");
+    int64_t after = sql_number(read);
+    sql_done("ROLLBACK");
+    if (after > before + 20)
+        fail_msg("%lld rows read before, %lld beside 3,000 retired activities", (long long)before, (long long)after);
+    int64_t looked_up = sql_number(one);
+    sql_done("ROLLBACK");
+    assert_true(looked_up > 0 && looked_up <= 200);    /* two of them, with 16 buckets and three SKUs each */
+    sql_done("DELETE FROM bucket WHERE activity_id LIKE 'past%'");
+    sql_done("DELETE FROM activity_sku WHERE activity_id LIKE 'past%'");
+    sql_done("DELETE FROM activity WHERE activity_id LIKE 'past%'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1079,6 +1109,7 @@ int main(void)
         cmocka_unit_test(money_of_an_unknown_order_waits_for_a_release),
         cmocka_unit_test(closing_ends_what_flies),
         cmocka_unit_test(colliding_batches_on_many_connections_keep_every_rule),
+        cmocka_unit_test(the_working_set_does_not_grow_with_retired_activities),
         cmocka_unit_test(an_audit_reads_rows_of_its_activity_only),
         cmocka_unit_test(an_audit_of_the_rest_finds_what_is_of_no_activity),
         cmocka_unit_test(a_recovery_looks_at_each_unit_once),

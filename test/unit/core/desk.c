@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -446,10 +447,59 @@ static void an_activity_just_made_is_found(void **state)
     take_of(s, &t)->activity = str_lit("new");
     assert_int_equal(take_now(s, &t), REASON_QUEUED);
     size_t reads = s->fake.calls[FAKE_ACTIVITIES];
+    uint64_t began = clock_mono_us(&s->fake.clock.clock);
     take_of(s, &t)->activity = str_lit("nope");
-    for (int i = 0; i < 8; i++)    /* and who asks for what is not there does not make us read each time */
-        (void)take_now(s, &t);
-    assert_true(s->fake.calls[FAKE_ACTIVITIES] <= reads + 3);
+    for (int i = 0; i < 8; i++)    /* requests for what is not there are each answered by a later read, of which one begins every 50 ms at most */
+        assert_int_equal(take_now(s, &t), REASON_UNKNOWN_ACTIVITY);
+    assert_true(s->fake.calls[FAKE_ACTIVITIES] <= reads + (clock_mono_us(&s->fake.clock.clock) - began) / 50000 + 1);
+    shop_close(s);
+}
+
+/* An activity that was retired is in no working set: its number and its name are looked up, and shown for a minute. */
+static void a_retired_activity_is_looked_up(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    s->fake.activity.state = ACTIVITY_CLOSED;
+    s->fake.activity.retired = true;
+    fake_pass(&s->fake, 1500);
+    assert_null(catalog_find(&s->desk.catalog, str_lit("act")));
+    s->fake.replayed = true;    /* a buyer repeats the request after the end */
+    assert_int_equal(take_now(s, take_of(s, &t)), REASON_QUEUED);
+    assert_true(s->fake.activity_visited);
+    const struct activity *a = catalog_find(&s->desk.catalog, str_lit("act"));
+    assert_true(a && a->retired && catalog_by_number(&s->desk.catalog, a->number) == a);
+    fake_pass(&s->fake, 50000);
+    assert_non_null(catalog_find(&s->desk.catalog, str_lit("act")));
+    fake_pass(&s->fake, 12000);
+    assert_null(catalog_find(&s->desk.catalog, str_lit("act")));
+    shop_close(s);
+}
+
+static void ignore_read(struct catalog_wait *w, enum reason reason) { (void)w, (void)reason; }
+
+/* So many different names may be looked up at once; one more is refused, not denied, and finds a place when a read has answered the others. */
+static void activities_looked_up_have_a_bound(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    static struct catalog_wait waits[CATALOG_VISITORS + 2];
+    struct take t;
+    char name[16];
+    fake_pass(&s->fake, 1500);
+    for (size_t i = 0; i < CATALOG_VISITORS; i++) {
+        snprintf(name, sizeof name, "random_%zu", i);
+        waits[i] = (struct catalog_wait){.done = ignore_read};
+        assert_true(catalog_look_up(&s->desk.catalog, str_of(name), 0, &waits[i]));
+    }
+    waits[CATALOG_VISITORS] = (struct catalog_wait){.done = ignore_read};
+    assert_true(catalog_look_up(&s->desk.catalog, str_lit("random_7"), 0, &waits[CATALOG_VISITORS]));    /* the same name needs no other place */
+    take_of(s, &t)->activity = str_lit("one_more");
+    assert_int_equal(take_now(s, &t), REASON_OVERLOADED);
+    fake_pass(&s->fake, 200);
+    take_of(s, &t)->activity = str_lit("one_more");
+    assert_int_equal(take_now(s, &t), REASON_UNKNOWN_ACTIVITY);
     shop_close(s);
 }
 
@@ -1058,7 +1108,7 @@ int main(void)
         cmocka_unit_test(a_closing_that_fails_is_repeated),
         cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about), cmocka_unit_test(replay_without_token_returns_existing_reservation),
-        cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(an_old_draft_is_not_believed),
+        cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(a_retired_activity_is_looked_up), cmocka_unit_test(activities_looked_up_have_a_bound), cmocka_unit_test(an_old_draft_is_not_believed),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
         cmocka_unit_test(a_restock_between_the_rounds_is_noticed), cmocka_unit_test(who_is_held_hears_of_his_own_time), cmocka_unit_test(more_sales_than_watches_take_turns),
         cmocka_unit_test(pause_and_end_are_known_once_every_bucket_holds_them),

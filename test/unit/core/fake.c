@@ -541,14 +541,43 @@ static void activity_move_to(struct ledger *l, const struct activity_move_ask *a
     f->result = &f->answer.activity;
 }
 
-static void activities(struct ledger *l, struct waiter *w)
+static bool is_asked(const struct activities_ask *ask, const struct activity *a)
+{
+    bool asked = ask->live && !a->retired;
+    for (size_t i = 0; !asked && i < ask->name_count; i++)
+        asked = str_eq(ask->names[i], a->activity);
+    for (size_t i = 0; !asked && i < ask->number_count; i++)
+        asked = ask->numbers[i] == a->number;
+    return asked;
+}
+
+static void activities(struct ledger *l, const struct activities_ask *a, struct waiter *w)
 {
     struct fake *k = of_ledger(l);
     struct flight *f;
+    size_t count = 0;
     if (!fly(k, FAKE_ACTIVITIES, w, &f))
         return;
-    f->answer.activities = (struct activities_answer){k->activities, k->activity_count};
+    k->activity_visited = a->name_count + a->number_count > 0;
+    for (size_t i = 0; i < k->activity_count && k->activity_count <= countof(k->listed); i++)
+        if (is_asked(a, &k->activities[i]))
+            k->listed[count++] = k->activities[i];
+    bool many = k->activity_count > countof(k->listed);    /* then all of them, as they stand */
+    f->answer.activities = many ? (struct activities_answer){k->activities, k->activity_count} : (struct activities_answer){k->listed, count};
     f->result = &f->answer.activities;
+}
+
+static void retire(struct ledger *l, const struct retire_ask *a, struct waiter *w)
+{
+    struct fake *k = of_ledger(l);
+    struct flight *f;
+    k->retire_counted = a->counted;
+    if (!fly(k, FAKE_RETIRE, w, &f))
+        return;
+    if (k->activity.state == ACTIVITY_CLOSED && a->counted)
+        k->activity.retired = true;
+    else if (f->reason == REASON_OK)
+        f->reason = REASON_UNCHANGED;
 }
 
 static void units(struct ledger *l, const struct units_ask *a, struct waiter *w)
@@ -718,7 +747,7 @@ static const struct channel_ops channel_ops = {.name = "fake", .ask = channel_as
 
 static const struct ledger_ops ledger_ops = {
     .name = "fake", .lease = lease, .place = place, .release = release, .release_lost = release_lost, .backlog = backlog, .decided = decided_of, .park = park, .look = ledger_look_at, .claim = claim, .finish = finish,
-    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
+    .activity_create = activity_create, .activity_move = activity_move_to, .activities = activities, .retire = retire, .units = units, .audit = audit, .repair = repair, .heal = heal, .record = record,
     .pay = pay, .callback = callback, .defer = defer, .cancel = cancel, .overdue = overdue};
 
 /* ---- for the tests -------------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 enum fake_op {
     FAKE_RESERVE, FAKE_SETTLE, FAKE_RESTOCK, FAKE_LOOK, FAKE_DUE, FAKE_STOCK, FAKE_INSTALL, FAKE_HOLDINGS, FAKE_CLOSE, FAKE_OPEN, FAKE_REINDEX,
     FAKE_SEND, FAKE_QUEUES, FAKE_RANGE, FAKE_PULL, FAKE_MIRROR,
-    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_DECIDED, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR,
+    FAKE_LEASE, FAKE_PLACE, FAKE_RELEASE, FAKE_RELEASE_LOST, FAKE_BACKLOG, FAKE_DECIDED, FAKE_PARK, FAKE_LEDGER_LOOK, FAKE_CLAIM, FAKE_FINISH, FAKE_MOVE, FAKE_ACTIVITIES, FAKE_UNITS, FAKE_HEAL, FAKE_RECORD, FAKE_AUDIT, FAKE_REPAIR, FAKE_RETIRE,
     FAKE_PAY, FAKE_CANCEL, FAKE_OVERDUE, FAKE_ASK, FAKE_REFUND, FAKE_CALLBACK, FAKE_DEFER,
     FAKE_OPS
 };
@@ -37,6 +37,9 @@ struct fake {
     struct activity activity;
     const struct activity *activities;    /* what the ledger lists; that one */
     size_t activity_count;
+    struct activity listed[8];            /* of them what was asked for */
+    bool activity_visited;                /* the last question for activities named one, or a number */
+    bool retire_counted;                  /* of the last retire */
     struct str incarnations[2];    /* as recorded: the store's own … */
     const char *incarnation;       /* … and who it is */
     char mark[80];                 /* it is closed under this; empty: it is open */

@@ -1450,6 +1450,35 @@ static void who_is_missing_comes_back_to_a_sale_that_is_over(void **state)
     audits_end(&a);
 }
 
+/* A closed activity whose units are all for sale or in orders leaves the working set; one with a unit that is missing stays. */
+static void a_closed_activity_is_retired_once_all_is_counted(void **state)
+{
+    (void)state;
+    books();
+    k.activity.state = ACTIVITY_CLOSED;
+    struct auditor a = audits(600000);
+    auditor_start(&a);
+    fake_pass(&k, 20000);    /* one unit is reserved, another on its way back */
+    assert_true(k.calls[FAKE_RETIRE] >= 1 && !k.retire_counted && !k.activity.retired);
+    k.held[1] = (struct held){.holding = HOLDING_FREE, .sku = str_lit("sku"), .token = {2, 2}};
+    k.held[k.held_count++] = (struct held){.holding = HOLDING_FREE, .sku = str_lit("sku"), .token = {4, 2}};
+    k.units[3].returning = false;
+    fake_pass(&k, 20000);
+    assert_true(k.retire_counted && k.activity.retired && a.facts.retired >= 1);
+    size_t asked = k.calls[FAKE_RETIRE], judged = k.calls[FAKE_AUDIT];
+    fake_pass(&k, 60000);    /* out of the working set: neither judged nor asked for again */
+    assert_true(k.calls[FAKE_RETIRE] <= asked + 1 && k.calls[FAKE_AUDIT] <= judged + 1);
+    audits_end(&a);
+    books();
+    k.activity.state = ACTIVITY_CLOSED;
+    k.held_count = 0;
+    a = audits(600000);
+    auditor_start(&a);
+    fake_pass(&k, 20000);
+    assert_true(k.calls[FAKE_RETIRE] >= 1 && !k.retire_counted && !k.activity.retired);
+    audits_end(&a);
+}
+
 static void the_missing_are_remembered_one_by_one_where_there_is_room_for_one(void **state)
 {
     (void)state;
@@ -1586,6 +1615,7 @@ int main(void)
         cmocka_unit_test(what_was_planted_is_named), cmocka_unit_test(a_unit_on_its_way_is_no_finding), cmocka_unit_test(whatever_fails_a_count_ends_once),
         cmocka_unit_test(a_broken_rule_pauses_the_sale), cmocka_unit_test(who_is_missing_comes_back_after_its_time_and_not_before),
         cmocka_unit_test(who_is_missing_comes_back_to_a_sale_that_is_over),
+        cmocka_unit_test(a_closed_activity_is_retired_once_all_is_counted),
         cmocka_unit_test(the_missing_are_remembered_one_by_one_where_there_is_room_for_one),
         cmocka_unit_test(a_copy_too_many_is_told_at_once), cmocka_unit_test(whatever_fails_the_auditor_goes_on),
         cmocka_unit_test(an_activity_that_cannot_be_judged_is_told),
