@@ -52,6 +52,9 @@ planted:  ## one guard after another taken away in a copy: a test must find each
 	@tools/planted
 test-fast: ## the tests that need no server, in under half a minute
 	@tools/test --fast
+browser:  ## a real browser against the admin listener: pages of other origins, DNS rebinding (brings Chromium, some 300 MB)
+	@tools/setup browser
+	@python3 test/live/browser_admin.py
 check:    ## shell scripts looked over, warnings as errors with gcc and clang
 	@tools/setup ci
 	@tools/check
@@ -71,4 +74,4 @@ fuzz:     ## compile the fuzz targets into build-fuzz/ (clang), and run each for
 help:     ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 18
 
-.PHONY: build install sale run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast check asan tsan clang docs fuzz help
+.PHONY: build install sale run stop reset status logs buy rush load demo sim test acceptance chaos planted test-fast browser check asan tsan clang docs fuzz help

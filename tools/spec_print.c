@@ -212,8 +212,9 @@ static void routes(void)
 #include "route.def"
 #undef ROUTE
     puts("\n## Admin\n\nOn a listener of its own that never faces the public.");
-    HEADER("method", "path", "where", "what it does");
-#define ADMIN_ROUTE(symbol, method, path, who, text) ROW(#method, code(path), strcmp(#who, "ANY") == 0 ? "admin, health" : "admin", text);
+    HEADER("method", "path", "where", "token", "what it does");
+#define ADMIN_ROUTE(symbol, method, path, where, access, text) \
+    ROW(#method, code(path), strcmp(#where, "ANY") == 0 ? "admin, health" : "admin", strcmp(#access, "OPEN") == 0 ? "no" : "yes", text);
 #include "admin_route.def"
 #undef ADMIN_ROUTE
 }

@@ -283,6 +283,7 @@ int verb_activity(const struct call *c)
         return call_misused(c, "do what?");
     if (!http_ask_open(&ask, c->config->admin_listen))
         return call_failed(c, LEAVE_CONFIG, "admin.listen: cannot be called");
+    ask.token = config_admin_token(c->config);
     int leave = act(c, &ask);
     http_ask_close(&ask);
     return leave;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "activity_json.h"
+#include "admin_guard.h"
 #include "admin_page.h"
 #include "check.h"
 #include "killpoint.h"
@@ -480,15 +481,18 @@ static void answer_resolve(struct http_exchange *x, struct str id)
 
 /* ---- routes --------------------------------------------------------------------------------------------------------------------------- */
 
-#define WHO_ANY false
-#define WHO_ADMIN true
+#define WHERE_ANY false
+#define WHERE_ADMIN true
+#define ACCESS_OPEN true
+#define ACCESS_TOKEN false
 static const struct {
     enum http_method method;
     const char *path;      /* {} stands for one id */
-    bool full;
+    bool full;             /* the admin role alone */
+    bool open;             /* needs no token */
     void (*answer)(struct http_exchange *x, struct str id);
 } routes[] = {
-#define ADMIN_ROUTE(symbol, method, path, who, text) {HTTP_##method, path, WHO_##who, answer_##symbol},
+#define ADMIN_ROUTE(symbol, method, path, where, access, text) {HTTP_##method, path, WHERE_##where, ACCESS_##access, answer_##symbol},
 #include "admin_route.def"
 #undef ADMIN_ROUTE
 };
@@ -509,6 +513,18 @@ static bool path_fits(const char *pattern, struct str path, struct str *id)
     return str_is_id(*id) && str_eq((struct str){rest.ptr + n, rest.len - n}, after);
 }
 
+/* True: answered, with a refusal. */
+static bool refuse_by_guard(struct http_exchange *x, bool open)
+{
+    const struct admin_api *a = x->owner;
+    const char *detail;
+    enum reason code = admin_guard_check(a->options.config, x->request, open, &detail);
+    struct str headers = code == REASON_UNAUTHENTICATED ? str_lit("WWW-Authenticate: Bearer\r\n") : (struct str){0};
+    if (code != REASON_OK)
+        problem_answer(x, &(struct problem){.code = code, .detail = str_of(detail), .headers = headers});
+    return code != REASON_OK;
+}
+
 static void handle(struct http_exchange *x)
 {
     const struct admin_api *a = x->owner;
@@ -519,10 +535,15 @@ static void handle(struct http_exchange *x)
         if ((routes[i].full && !a->options.full) || !path_fits(routes[i].path, x->request->path, &id))
             continue;
         bool head = x->request->method == HTTP_HEAD && routes[i].method == HTTP_GET;
-        if (x->request->method == routes[i].method || head)
-            return routes[i].answer(x, id);
+        if (x->request->method == routes[i].method || head) {
+            if (!refuse_by_guard(x, routes[i].open))
+                routes[i].answer(x, id);
+            return;
+        }
         buf_add_fmt(&methods, "%s%s", methods.len > 0 ? ", " : "Allow: ", routes[i].method == HTTP_GET ? "GET, HEAD" : "POST");
     }
+    if (refuse_by_guard(x, false))    /* nothing is told of what is there and what is not */
+        return;
     if (methods.len == 0)
         return refuse(x, REASON_NOT_FOUND, str_lit("there is no such path"));
     buf_add(&methods, "\r\n", 2);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "admin_guard.h"
 #include "arena.h"
 #include "channel_http.h"
 #include "check.h"
@@ -338,6 +339,21 @@ static void check_items(struct loading *l, enum setting s, const char *text, siz
         complain_value(l, s, expected);
 }
 
+static void check_admin(struct loading *l)
+{
+    const char *tokens = l->config->admin_tokens, *hosts = l->config->admin_hosts;
+    struct str item;
+    size_t count = 0;
+    bool good = true;
+    for (; (item = config_item(tokens, count)).ptr; count++)
+        good &= admin_guard_token_good(item);
+    if (tokens[0] != 0 && (!good || count > KEYS_MOST))
+        complain_value(l, SETTING_admin_tokens, "tokens of 16 or more of A-Z a-z 0-9 - . _ ~ + / =, eight at most, with commas between");
+    for (size_t i = 0; hosts[0] != 0 && (item = config_item(hosts, i)).ptr; i++)
+        if (item.len == 0 || memchr(item.ptr, ':', item.len) || memchr(item.ptr, '/', item.len) || memchr(item.ptr, '*', item.len))
+            return complain_value(l, SETTING_admin_hosts, "host names without port, with commas between");
+}
+
 static size_t count_items(const char *text)
 {
     size_t n = 0;
@@ -420,6 +436,10 @@ static bool unsafe(struct loading *l)
         buf_add_str(l->complaints, str_lit("ids.keys, ids.user_key, qualification.keys, payment.webhook_keys: the development keys are public; with auth.mode=jwt all must be your own\n"));
         found = true;
     }
+    if (c->auth_mode == AUTH_JWT && config_has_role(c, "admin") && c->admin_tokens[0] == 0) {
+        buf_add_str(l->complaints, str_lit("admin.tokens: with auth.mode=jwt the admin role needs at least one: every local process, and every page in a browser, could call it\n"));
+        found = true;
+    }
     if (c->auth_mode == AUTH_JWT && c->auth_jwt_keys[0] == 0) {
         buf_add_str(l->complaints, str_lit("auth.jwt_keys: auth.mode=jwt needs at least one kid:secret\n"));
         found = true;
@@ -438,6 +458,7 @@ static void check_together(struct loading *l)
     check_items(l, SETTING_ids_keys, c->ids_keys, 2, false, "one or two secrets of 16 bytes or more, with a comma between");
     check_items(l, SETTING_qualification_keys, c->qualification_keys, KEYS_MOST, true, "kid:secret pairs, each secret 16 bytes or more, with commas between");
     check_keys(l);
+    check_admin(l);
     if (strcmp(c->http_listen, c->admin_listen) == 0)
         complain_value(l, SETTING_admin_listen, "another address than http.listen");
     if (c->health_listen[0] != 0 && (strcmp(c->health_listen, c->http_listen) == 0 || strcmp(c->health_listen, c->admin_listen) == 0))
@@ -567,6 +588,8 @@ struct str config_item(const char *list, size_t n)
         at = comma + 1;
     }
 }
+
+struct str config_admin_token(const struct config *c) { return config_item(c->admin_tokens, 0); }
 
 enum severity config_log_level(const struct config *c)
 {

@@ -83,6 +83,8 @@ bool config_has_role(const struct config *c, const char *role);
 bool config_address(const char *text, char host[64], uint16_t *port);
 /* The n-th of a text with commas between, blanks around it trimmed; {NULL, 0} past the end. */
 struct str config_item(const char *list, size_t n);
+/* The first of admin.tokens, which verbs send; empty: none is set. */
+struct str config_admin_token(const struct config *c);
 enum severity config_log_level(const struct config *c);
 /* Whether a key of this config is the one everybody can read in spec/config.def. */
 bool config_development_keys(const struct config *c);

@@ -65,8 +65,16 @@ bool http_ask_with(struct http_ask *a, const char *method, const char *target, s
     a->replayed = false;
     buf_reset(&a->request);
     buf_reset(&a->text);
-    http_request_write(&a->request, str_of(method), str_of(target), str_of(a->host), headers, body.len > 0 ? str_lit("application/json") : (struct str){0}, body);
-    check(buf_ok(&a->request));
+    struct buf lines = buf_growing(16 * 1024);
+    buf_add_str(&lines, headers);
+    if (a->token.len > 0)
+        buf_add_fmt(&lines, "Authorization: Bearer " STR_FMT "\r\n", STR_ARG(a->token));
+    bool typed = body.len > 0;
+    if (!typed && strcmp(method, "POST") == 0)    /* http_request_write gives the type of a body alone */
+        buf_add_str(&lines, str_lit("Content-Type: application/json\r\n"));
+    http_request_write(&a->request, str_of(method), str_of(target), str_of(a->host), buf_str(&lines), typed ? str_lit("application/json") : (struct str){0}, body);
+    check(buf_ok(&a->request) && buf_ok(&lines));
+    buf_free(&lines);
     q.call.request = buf_str(&a->request);
     if (!http_client_send(a->client, &q.call)) {
         a->fault = "the client is full";

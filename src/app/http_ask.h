@@ -10,6 +10,7 @@ struct http_ask {
     uv_loop_t loop;
     struct http_client *client;
     char host[128];
+    struct str token;         /* sent as Authorization: Bearer; set it after http_ask_open; empty: none */
     struct buf request;
     bool keep_text;           /* set: the body of an answer is kept as it came, in `text` */
     struct buf text;
@@ -19,7 +20,7 @@ struct http_ask {
     bool replayed;            /* Idempotency-Replayed: true */
     const char *fault;        /* where status is 0: why, in words */
 };
-/* False: the address is none. */
+/* False: the address is none. Every POST says Content-Type: application/json, also without a body. */
 bool http_ask_open(struct http_ask *a, const char *address);
 void http_ask_close(struct http_ask *a);
 /* GET where body is empty and method says so. True: an answer came, whatever its status. */

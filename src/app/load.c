@@ -98,6 +98,7 @@ static int make_activity(struct load *l, int64_t now_ms)
     struct buf body = buf_growing(65536);
     if (!http_ask_open(&ask, l->call->config->admin_listen))
         return call_failed(l->call, LEAVE_CONFIG, "admin.listen: cannot be called");
+    ask.token = config_admin_token(l->call->config);
     write_activity(l, &body, now_ms);
     check(buf_ok(&body));
     int leave = told(l, &ask, http_ask(&ask, "POST", "/admin/v1/activities", buf_str(&body), CREATE_MS), "the activity cannot be made");
@@ -117,6 +118,7 @@ static void close_activity(struct load *l)
     struct http_ask ask;
     if (!l->made || !http_ask_open(&ask, l->call->config->admin_listen))
         return;
+    ask.token = config_admin_token(l->call->config);
     move(l, &ask, "close");
     http_ask_close(&ask);
 }

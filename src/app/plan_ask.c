@@ -102,13 +102,14 @@ static double told(void *arg, struct str name, bool *known)
 
 /* ---- asking ---------------------------------------------------------------------------------------------------------------- */
 
-static bool ask_process(struct process *p, const char **fault)
+static bool ask_process(struct process *p, struct str token, const char **fault)
 {
     struct http_ask a;
     *fault = "no address";
     if (!http_ask_open(&a, p->where))
         return false;
     a.keep_text = true;
+    a.token = token;
     bool good = http_ask(&a, "GET", "/settings", (struct str){0}, ASK_MS) && a.status == 200 && json_is_object(a.json);
     if (good)
         p->said = json_incref(a.json);
@@ -118,7 +119,7 @@ static bool ask_process(struct process *p, const char **fault)
         p->metrics = strndup(a.text.ptr ? a.text.ptr : "", a.text.len);
         check(p->metrics != NULL);
     }
-    *fault = a.status == 0 ? a.fault : "it does not tell its settings and metrics";
+    *fault = a.status == 0 ? a.fault : a.status == 401 ? "it wants one of its admin.tokens" : "it does not tell its settings and metrics";
     http_ask_close(&a);
     return good;
 }
@@ -166,18 +167,38 @@ static int judge(const struct call *c, const struct plan_view *v, struct buf *ou
     return LEAVE_DONE;
 }
 
+/* Planning needs no settings; asking what runs needs one of them, the admin token. False: the settings cannot be read, and `complaints` says why. */
+static bool load_settings(const struct call *c, struct config *config, struct buf *complaints)
+{
+    struct config_source source = c->source;
+    source.env = environ;
+    return config_load(config, &source, complaints) != CONFIG_BAD;
+}
+
+static int ask_all(const struct call *c, struct process *processes, size_t count)
+{
+    struct config config;
+    struct buf complaints = buf_growing(64 * 1024);
+    int leave = LEAVE_DONE;
+    if (!load_settings(c, &config, &complaints))
+        leave = call_failed(c, LEAVE_CONFIG, STR_FMT, STR_ARG(buf_str(&complaints)));
+    for (size_t i = 0; i < count && leave == LEAVE_DONE; i++) {
+        const char *fault;
+        if (!ask_process(&processes[i], config_admin_token(&config), &fault))
+            leave = call_failed(c, LEAVE_UNREACHABLE, "%s: %s", processes[i].where, fault);
+    }
+    config_free(&config);
+    buf_free(&complaints);
+    return leave;
+}
+
 int plan_ask(const struct call *c, const struct plan_view *v, struct buf *out)
 {
     static struct process processes[PLAN_PROCESSES_MAX];
     size_t count = 0;
-    int leave = LEAVE_DONE;
     if (!take_addresses(c, processes, &count))
         return call_misused(c, "--at: addresses with commas between, %d at most", PLAN_PROCESSES_MAX);
-    for (size_t i = 0; i < count && leave == LEAVE_DONE; i++) {
-        const char *fault;
-        if (!ask_process(&processes[i], &fault))
-            leave = call_failed(c, LEAVE_UNREACHABLE, "%s: %s", processes[i].where, fault);
-    }
+    int leave = ask_all(c, processes, count);
     if (leave == LEAVE_DONE)
         leave = judge(c, v, out, processes, count);
     for (size_t i = 0; i < count; i++) {

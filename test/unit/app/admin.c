@@ -225,6 +225,40 @@ static void a_bad_activity_is_refused_by_name(void **state)
     }
 }
 
+/* What a page of another origin sends through the browser of an operator. */
+static void a_foreign_page_changes_and_reads_nothing(void **state)
+{
+    (void)state;
+    static const struct { const char *method, *target, *headers; int status; } attacks[] = {
+        {"POST", "/admin/v1/activities/guarded/close", "Origin: http://evil.example\r\n", 403},
+        {"POST", "/admin/v1/activities/guarded/close", "Sec-Fetch-Site: cross-site\r\n", 403},
+        {"GET", "/settings", "Origin: http://127.0.0.1:1\r\n", 403},
+        {"GET", "/admin/v1/activities/guarded", "Sec-Fetch-Site: same-site\r\n", 403},
+        {"OPTIONS", "/admin/v1/activities/guarded/close", "Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\n", 403},
+        {"GET", "/readyz", "Origin: http://evil.example\r\n", 403},
+    };
+    char own[sizeof ask.host + 32];
+    assert_int_equal(post("/admin/v1/activities", "{\"activity_id\":\"guarded\"," TERMS "}"), 201);
+    for (size_t i = 0; i < countof(attacks); i++) {
+        struct str body = str_of(attacks[i].method[0] == 'P' ? "{\"reason\":\"page\"}" : "");
+        assert_true(http_ask_with(&ask, attacks[i].method, attacks[i].target, str_of(attacks[i].headers), body, 10000));
+        assert_int_equal(ask.status, attacks[i].status);
+        assert_string_equal(http_ask_text(&ask, "code"), "FORBIDDEN");
+    }
+    char host[sizeof ask.host];
+    snprintf(own, sizeof own, "Origin: http://%s\r\n", ask.host);
+    snprintf(host, sizeof host, "%s", ask.host);
+    snprintf(ask.host, sizeof ask.host, "rebound.example:8481");
+    assert_int_equal(get("/settings"), 421);
+    assert_string_equal(http_ask_text(&ask, "code"), "MISDIRECTED_REQUEST");
+    assert_int_equal(post("/admin/v1/activities/guarded/close", "{\"reason\":\"page\"}"), 421);
+    snprintf(ask.host, sizeof ask.host, "%s", host);
+    assert_int_equal(get("/admin/v1/activities/guarded"), 200);
+    assert_string_equal(http_ask_text(&ask, "state"), "DRAFT");
+    assert_true(http_ask_with(&ask, "POST", "/admin/v1/activities/guarded/warm", str_of(own), (struct str){0}, 10000));
+    assert_int_equal(ask.status, 200);    /* its own page may */
+}
+
 static void an_activity_goes_through_its_life(void **state)
 {
     (void)state;
@@ -301,6 +335,7 @@ int main(void)
         cmocka_unit_test(readiness_names_missing_buckets),
         cmocka_unit_test(what_is_not_there_is_not_found),
         cmocka_unit_test(a_bad_activity_is_refused_by_name),
+        cmocka_unit_test(a_foreign_page_changes_and_reads_nothing),
         cmocka_unit_test(an_activity_goes_through_its_life),
         cmocka_unit_test(every_unit_is_accounted_for),
         cmocka_unit_test(what_nobody_knows_is_said_to_be_unknown),

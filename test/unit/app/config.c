@@ -266,7 +266,7 @@ static void what_no_engine_could_use_is_refused(void **state)
 static void what_strangers_could_use_is_refused(void **state)
 {
     (void)state;
-    static const struct { struct config_flag flags[6]; size_t count; enum config_result result; } cases[] = {
+    static const struct { struct config_flag flags[8]; size_t count; enum config_result result; } cases[] = {
         {{{SETTING_http_listen, "0.0.0.0:8480"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_admin_listen, "10.0.0.1:8481"}}, 1, CONFIG_UNSAFE},
         {{{SETTING_http_listen, "[::1]:8480"}}, 1, CONFIG_GOOD},
@@ -276,7 +276,19 @@ static void what_strangers_could_use_is_refused(void **state)
           {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"}}, 5, CONFIG_UNSAFE},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
           {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
-          {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}}, 6, CONFIG_GOOD},
+          {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}, {SETTING_admin_tokens, "0123456789abcdef"}}, 7, CONFIG_GOOD},
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
+          {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}}, 6, CONFIG_UNSAFE},    /* an admin API without a token */
+        {{{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+          {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
+          {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}, {SETTING_roles, "access,order"}}, 7, CONFIG_GOOD},
+        {{{SETTING_admin_tokens, "0123456789abcde"}}, 1, CONFIG_BAD},
+        {{{SETTING_admin_tokens, "0123456789abcdef, with blanks inside"}}, 1, CONFIG_BAD},
+        {{{SETTING_admin_tokens, "0123456789abcdef,fedcba9876543210"}, {SETTING_admin_hosts, "ops.example.org, metrics"}}, 2, CONFIG_GOOD},
+        {{{SETTING_admin_hosts, "http://ops.example.org"}}, 1, CONFIG_BAD},
+        {{{SETTING_admin_hosts, "ops.example.org:8481"}}, 1, CONFIG_BAD},
+        {{{SETTING_admin_hosts, "*.example.org"}}, 1, CONFIG_BAD},
         {{{SETTING_auth_mode, "jwt"}, {SETTING_ids_keys, "0123456789abcdefg"}, {SETTING_qualification_keys, "q:0123456789abcdefg"}}, 3, CONFIG_UNSAFE},
     };
     for (size_t i = 0; i < countof(cases); i++) {
@@ -291,14 +303,14 @@ static void what_strangers_could_use_is_refused(void **state)
         {SETTING_qualification_keys, "q:0123456789abcdefg,q2:development-only-qualification-key"},
         {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ=,whsec_ZGV2ZWxvcG1lbnQtb25seS13ZWJob29rLWtleQ=="}};
     for (size_t i = 0; i < countof(mixed); i++) {
-        struct config_flag flags[7] = {{SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
+        struct config_flag flags[8] = {{SETTING_admin_tokens, "0123456789abcdef"}, {SETTING_auth_mode, "jwt"}, {SETTING_auth_jwt_keys, "k:0123456789abcdef"}, {SETTING_ids_keys, "0123456789abcdefg"},
                                        {SETTING_qualification_keys, "q:0123456789abcdefg"}, {SETTING_ids_user_key, "0123456789abcdefg"},
                                        {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ="}};
-        for (size_t f = 0; f < 6; f++)
+        for (size_t f = 0; f < 7; f++)
             if (flags[f].setting == mixed[i].setting)
                 flags[f] = mixed[i];
         struct config c;
-        assert_int_equal(load(&c, NULL, flags, 6), CONFIG_UNSAFE);
+        assert_int_equal(load(&c, NULL, flags, 7), CONFIG_UNSAFE);
         config_free(&c);
     }
 }

@@ -106,7 +106,7 @@ static void begin(struct terms t)
     struct buf complaint = buf_fixed(complaints, sizeof complaints);
     struct config_flag flags[] = {{SETTING_http_listen, "127.0.0.1:0"}, {SETTING_auth_mode, t.jwt_keys ? "jwt" : "none"}, {SETTING_auth_jwt_keys, t.jwt_keys},
                                    {SETTING_ids_keys, "a-key-of-this-test-alone"}, {SETTING_ids_user_key, "another-of-this-test"}, {SETTING_qualification_keys, "t:a-third-of-this-test"},
-                                   {SETTING_payment_webhook_keys, WEBHOOK_KEY}};
+                                   {SETTING_payment_webhook_keys, WEBHOOK_KEY}, {SETTING_admin_tokens, "an-admin-token-of-this-test"}};
     struct config_source source = {.flags = flags, .flag_count = t.jwt_keys ? countof(flags) : 2};
     memset(&w, 0, sizeof w);
     assert_int_equal(uv_loop_init(&w.loop), 0);
