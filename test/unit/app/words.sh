@@ -63,7 +63,7 @@ crowd=$(mktemp)
 echo 'generator: {connections: 100000, processes: 2}' >"$crowd"
 expect 3 '50000 for each of 2 processes; 18,000 are the most' load "$crowd"
 expect 5 'to loopback addresses only' load "$crowd" --http-listen 10.0.0.1:80 --auth-mode jwt --auth-jwt-keys k:sixteen-bytes-at-least --ids-keys sixteen-bytes-at-least \
-    --ids-user-key sixteen-bytes-at-least --qualification-keys k:sixteen-bytes-at-least --payment-webhook-keys whsec_c2l4dGVlbi1ieXRlcy1hdC1sZWFzdC4uLi4=
+    --ids-user-key sixteen-bytes-at-least --qualification-keys k:sixteen-bytes-at-least --payment-webhook-keys whsec_c2l4dGVlbi1ieXRlcy1hdC1sZWFzdC4uLi4= --admin-tokens sixteen-bytes-at-least
 rm -f "$crowd"
 expect 2 'expected a number' load load.yaml --scale fast
 expect 2 'expected an id: 1 to 64' buy --user 'a b'
