@@ -530,6 +530,8 @@ static void handle(struct http_exchange *x)
     const struct admin_api *a = x->owner;
     char allow[64];
     struct buf methods = buf_fixed(allow, sizeof allow);
+    if (!http_exchange_normalize(x))
+        return refuse(x, REASON_INVALID_REQUEST, str_lit("the path escapes a slash or a zero byte"));
     for (size_t i = 0; i < countof(routes); i++) {
         struct str id = {0};
         if ((routes[i].full && !a->options.full) || !path_fits(routes[i].path, x->request->path, &id))

@@ -400,7 +400,7 @@ static void check_engines(struct loading *l)
     const struct config *c = l->config;
     struct redis_address redis;
     if (!redis_address_parse(str_of(c->redis_url), &redis))
-        complain_value(l, SETTING_redis_url, "redis://[user:password@]host[:port][/db] or unix:/path");
+        complain_value(l, SETTING_redis_url, "redis://[user:password@]host[:port][/db], one server and no list, or unix:/path");
     if (!name_servers(str_of(c->rocketmq_namesrv)))
         complain_value(l, SETTING_rocketmq_namesrv, "host:port, with ; or , between several");
     PQconninfoOption *postgres = PQconninfoParse(c->postgres_url, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * main.c: finds the verb, reads flags and settings, and gives the rest to the verb's own file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +87,20 @@ static int run(struct call *c, int argc, char **argv)
     return leave;
 }
 
+/* Whoever starts us without descriptors 0 to 2 would have the next sockets and files take their numbers, and be written to by whatever writes to
+ * standard error. Opened the wrong way round, so that a read or write is an error, and not a success that does nothing. */
+static void open_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(LEAVE_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_descriptors();
+    signal(SIGUSR1, SIG_IGN);    /* not used; by default they would end the process */
+    signal(SIGUSR2, SIG_IGN);
     struct call c = {.program = argv[0]};
     if (argc < 2) {
         help_all(stderr);

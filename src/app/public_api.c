@@ -110,6 +110,8 @@ static void handle(struct http_exchange *x)
     struct public_call *c = call_new(x);
     enum http_method method = x->request->method == HTTP_HEAD ? HTTP_GET : x->request->method;
     const char *allow = NULL;
+    if (!http_exchange_normalize(x))
+        return public_refuse(c, REASON_INVALID_REQUEST, "the path escapes a slash or a zero byte");
     for (size_t i = 0; i < countof(routes); i++) {
         struct str id = {0};
         if (!path_fits(routes[i].path, x->request->path, &id))

@@ -204,6 +204,8 @@ _Noreturn static void become(const struct supervisor *s, const struct child *c, 
     if (dup2(null, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
         _exit(126);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGUSR1, SIG_DFL);
+    signal(SIGUSR2, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->outer, NULL);
     char command[FILE_BYTES_MAX + 8];
     snprintf(command, sizeof command, "exec %s", c->command);

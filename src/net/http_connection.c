@@ -2,6 +2,7 @@
 #include "http_connection.h"
 
 #include <errno.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ static void take_desk(struct http_connection *c)
     struct http_server *s = c->server;
     if (c->desk)
         return;
+    http_idle_remove(&s->idle_ones, &c->idle);
     struct http_desk *d = s->desks ? s->desks : new_desk(s);
     s->desks = d->next;
     d->connection = c;
@@ -50,6 +52,8 @@ static void give_desk(struct http_connection *c)
     d->next = c->server->desks;
     c->server->desks = d;
     c->desk = NULL;
+    if (!c->dead)
+        http_idle_add(&c->server->idle_ones, &c->idle, &c->client);
 }
 
 /* The slot is free again once the socket's handle is gone and nobody holds the exchange. */
@@ -74,6 +78,7 @@ static void bury(struct http_connection *c)
 {
     check(!c->dead);
     c->dead = true;
+    http_idle_remove(&c->server->idle_ones, &c->idle);
     wheel_forget(&c->deadline);
     list_remove(&c->ready);
     buf_free(&c->spill);
@@ -151,7 +156,7 @@ static void put_head(struct http_connection *c, int status, struct str type, int
 {
     struct http_server *s = c->server;
     const struct http_request *r = &c->desk->parser.request;
-    c->last |= s->draining;
+    c->last |= s->draining || s->leaving;
     enum http_ending ending = c->last ? HTTP_ENDING_CLOSE : r->minor == 0 ? HTTP_ENDING_KEEP : HTTP_ENDING_NONE;
     struct http_desk *d = c->desk;
     struct http_head head = {.status = status, .date = {s->date, sizeof s->date}, .type = type, .length = length, .ending = ending, .extra = extra};
@@ -209,11 +214,54 @@ static void hand_over(struct http_connection *c)
     struct http_desk *d = c->desk;
     c->busy = true;
     c->phase = HTTP_OUT;
-    c->last |= !d->parser.request.keep_alive || s->draining;
+    c->last |= !d->parser.request.keep_alive || s->draining || s->leaving;
     s->stats.in_flight++;
     s->stats.requests++;
     d->exchange = (struct http_exchange){.request = &d->parser.request, .owner = s->config.owner, .arena = {.start = d->arena, .cap = s->config.arena}};
     s->config.handle(&d->exchange);
+}
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; }
+
+/* The character of an escape at `at`; -1: there is none. */
+static int escaped_char(const char *at, size_t left)
+{
+    int high = left > 2 && at[0] == '%' ? hex_digit(at[1]) : -1, low = high >= 0 ? hex_digit(at[2]) : -1;
+    return low < 0 ? -1 : high << 4 | low;
+}
+
+static bool is_unreserved(int c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+/* Decodes, in place and once, the escapes that mean the same decoded (RFC 3986 section 6.2.2.2): letters, digits, "-", ".", "_", "~". What comes out is
+ * not read again, so that "%255F" stays "%5F". The text lies in the input of the connection, which is ours to write. */
+static struct str decode_unreserved(struct str s)
+{
+    if (s.len == 0 || !memchr(s.ptr, '%', s.len))
+        return s;
+    char *text = (char *)(uintptr_t)s.ptr;
+    size_t n = 0;
+    for (size_t i = 0; i < s.len; i++, n++) {
+        int c = escaped_char(s.ptr + i, s.len - i);
+        text[n] = is_unreserved(c) ? (char)c : s.ptr[i];
+        i += is_unreserved(c) ? 2 : 0;
+    }
+    return (struct str){text, n};
+}
+
+bool http_exchange_normalize(struct http_exchange *x)
+{
+    struct http_request *r = &desk_of(x)->parser.request;
+    r->path = decode_unreserved(r->path);
+    r->query = decode_unreserved(r->query);
+    for (size_t i = 0; i < r->path.len; i++) {
+        int c = escaped_char(r->path.ptr + i, r->path.len - i);
+        if (c == '/' || c == 0)
+            return false;
+    }
+    return true;
 }
 
 /* Its next request waits until the loop comes round. */
@@ -258,7 +306,7 @@ void http_answer_ready(struct http_exchange *x, const struct http_ready *r)
     struct http_desk *d = desk_of(x);
     struct http_connection *c = d->connection;
     check(c->busy && !c->streaming);
-    c->last |= c->server->draining;
+    c->last |= c->server->draining || c->server->leaving;
     bool plain = !c->last && d->parser.request.minor == 1 && d->parser.request.method != HTTP_HEAD;
     if (!c->dead && plain && c->spill.len == 0 && r->len <= HTTP_OUT_CAP - d->out_len) {
         char *at = d->out + d->out_len;
@@ -429,7 +477,7 @@ void http_connection_rest(struct http_connection *c)
     } else if (c->busy) {
         wheel_unset(&c->deadline);
         bool room = c->desk->in_len < c->server->in_cap && !c->eof;
-        http_connection_watch(c, room ? UV_READABLE : c->eof ? 0 : UV_DISCONNECT);
+        http_connection_watch(c, room ? UV_READABLE : c->eof ? UV_PRIORITIZED : UV_DISCONNECT);    /* PRIORITIZED: nothing but a reset */
     } else if (c->last || (c->eof && list_empty(&c->ready))) {
         part(c);
     } else if (!list_empty(&c->ready)) {
@@ -441,11 +489,14 @@ void http_connection_rest(struct http_connection *c)
     }
 }
 
-/* No more will come. Who waits may be told; what was asked completely is still answered. */
+/* The client sends no more, but may still read: what it asked completely is answered, also later. A stream ends, for it would never know that
+ * the client has left. */
+static bool ends_with_client(const struct http_connection *c) { return c->busy && c->streaming && c->desk->exchange.gone; }
+
 static void ended(struct http_connection *c)
 {
     c->eof = true;
-    if (c->busy && c->desk->exchange.gone)
+    if (ends_with_client(c))
         http_connection_lose(c);
     else
         http_connection_rest(c);
@@ -503,6 +554,17 @@ static void on_writable(struct http_connection *c)
     http_connection_rest(c);
 }
 
+/* The socket has reported an error where nothing else was waited for. */
+static void on_reset(struct http_connection *c)
+{
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0 || error != 0)
+        http_connection_lose(c);
+    else
+        http_connection_watch(c, 0);    /* never wakes for the same thing again */
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct http_connection *c = poll->data;
@@ -512,10 +574,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         on_writable(c);
     else if (events & UV_READABLE)
         http_connection_receive(c);
-    else if ((events & UV_DISCONNECT) && c->busy && c->desk->exchange.gone)
+    else if (events & UV_PRIORITIZED)
+        on_reset(c);
+    else if ((events & UV_DISCONNECT) && ends_with_client(c))
         http_connection_lose(c);
     else
-        http_connection_watch(c, 0);    /* he has closed his side, perhaps with requests still unread: http_connection_receive() will see */
+        http_connection_watch(c, UV_PRIORITIZED);    /* he has closed his side, perhaps with requests still unread: http_connection_receive() will see */
 }
 
 void http_connection_turns(uv_idle_t *idle)

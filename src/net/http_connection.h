@@ -8,6 +8,7 @@
  * The road: a byte comes → receive → turn (parse, handle, parse, ...) → rest (flush; then wait for the right thing under the right deadline).
  * A later answer comes in through finish → rest. Only rest decides what the connection waits for. */
 #pragma once
+#include "http_idle.h"
 #include "http_server.h"
 #include "list.h"
 #include "wheel.h"
@@ -38,6 +39,8 @@ struct http_connection {
     struct http_server *server;
     struct http_desk *desk;            /* NULL while it rests */
     struct buf spill;
+    struct http_idle_key client;       /* whose connection it is */
+    struct http_idle_entry idle;       /* while it has no desk */
     int fd, events;
     uint32_t lingered;
     enum http_phase phase;
@@ -54,13 +57,14 @@ struct http_server {
     uv_idle_t idle;
     struct wheel wheel;
     struct link live, free, ready;
+    struct http_idle idle_ones;
     struct http_connection *connections;
     struct http_desk *desks;           /* used before, free now */
     char *memory;
     size_t memory_size, in_cap, desk_size, desks_made;
     struct http_server_stats stats;
     int fd, port, handles;
-    bool listening, accept_rests, draining, closing;
+    bool listening, accept_rests, leaving, draining, closing;
     uint32_t drain_ticks;
     void (*drained)(void *);
     void *drained_arg;

@@ -4,6 +4,7 @@
 #include "http_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -98,7 +99,7 @@ static void turn_away(struct http_server *s, int fd)
     s->stats.turned_away++;
 }
 
-static void welcome(struct http_server *s, int fd)
+static void welcome(struct http_server *s, int fd, const struct address *from)
 {
     struct link *at = list_take(&s->free);
     if (!at) {
@@ -106,7 +107,8 @@ static void welcome(struct http_server *s, int fd)
         return;
     }
     struct http_connection *c = list_entry(at, struct http_connection, link);
-    *c = (struct http_connection){.server = s, .fd = fd, .spill = buf_growing(s->config.answer_max)};
+    *c = (struct http_connection){.server = s, .fd = fd, .client = http_idle_key_of(&from->sock.any), .spill = buf_growing(s->config.answer_max)};
+    http_idle_add(&s->idle_ones, &c->idle, &c->client);
     list_init(&c->ready);
     deadline_init(&c->deadline);
     list_append(&s->live, at);
@@ -119,12 +121,39 @@ static void welcome(struct http_server *s, int fd)
     http_connection_watch(c, UV_READABLE);
 }
 
+static bool one_waits(const struct http_server *s)
+{
+    struct pollfd listener = {.fd = s->fd, .events = POLLIN};
+    return poll(&listener, 1, 0) == 1;
+}
+
+#define DISPLACE_TRIES 8
+/* Closes an idle connection, so that its place is free when the loop comes round. False: none is idle. */
+static bool displace_idle(struct http_server *s)
+{
+    struct http_idle_entry *e;
+    for (int tries = DISPLACE_TRIES; tries > 0 && (e = http_idle_choose(&s->idle_ones)); tries--) {
+        struct http_connection *c = container_of(e, struct http_connection, idle);
+        if (c->phase == HTTP_IDLE)
+            http_connection_receive(c);    /* perhaps a request is there that we have not seen */
+        if (c->dead || c->desk)
+            continue;
+        s->stats.displaced++;
+        http_connection_lose(c);
+        return true;
+    }
+    return false;
+}
+
 static void accept_some(struct http_server *s, int most)
 {
     for (; most > 0; most--) {
-        int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (list_empty(&s->free) && most <= ACCEPT_BURST && one_waits(s) && displace_idle(s))
+            return;    /* the listener wakes us again, and then there is a place */
+        struct address from = {.len = sizeof from.sock.storage};
+        int fd = accept4(s->fd, &from.sock.any, &from.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            welcome(s, fd);
+            welcome(s, fd, &from);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -146,8 +175,10 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 
 static void free_server(struct http_server *s)
 {
-    munmap(s->memory, s->memory_size);
+    if (s->memory && s->memory != MAP_FAILED)
+        munmap(s->memory, s->memory_size);
     free(s->connections);
+    http_idle_free(&s->idle_ones);
     free(s);
 }
 
@@ -187,7 +218,7 @@ static size_t desk_size_of(const struct http_server_config *k) { return (HTTP_DE
 size_t http_server_memory(const struct http_server_config *config)
 {
     struct http_server_config k = with_defaults(*config);
-    return k.connections_max * (desk_size_of(&k) + sizeof(struct http_connection));
+    return k.connections_max * (desk_size_of(&k) + sizeof(struct http_connection)) + http_idle_memory(k.connections_max);
 }
 
 /* One piece of address space for all desks; pages are touched only when a desk is used. */
@@ -199,7 +230,7 @@ static bool make_pools(struct http_server *s)
     s->memory_size = s->desk_size * count;
     s->memory = mmap(NULL, s->memory_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     s->connections = calloc(count, sizeof *s->connections);
-    if (s->memory == MAP_FAILED || !s->connections)
+    if (s->memory == MAP_FAILED || !s->connections || !http_idle_init(&s->idle_ones, count))
         return false;
     for (size_t i = 0; i < count; i++) {
         list_init(&s->connections[i].link);
@@ -215,8 +246,7 @@ struct http_server *http_server_open(uv_loop_t *loop, const struct http_server_c
     s->config = with_defaults(*config);
     list_init(&s->live), list_init(&s->free), list_init(&s->ready);
     wheel_init(&s->wheel);
-    check(make_pools(s));
-    s->fd = address_listen(&s->config.listen, s->config.reuse_port, 4096);
+    s->fd = make_pools(s) ? address_listen(&s->config.listen, s->config.reuse_port, 4096) : -ENOMEM;
     if (s->fd < 0) {
         *error = s->fd;
         free_server(s);
@@ -245,6 +275,8 @@ static void stop_listening(struct http_server *s)
     if (s->config.listen.sock.any.sa_family == AF_UNIX)
         unlink(s->config.listen.sock.path.sun_path);
 }
+
+void http_server_leave(struct http_server *s) { s->leaving = true; }
 
 void http_server_drain(struct http_server *s, uint32_t ms, void (*done)(void *arg), void *arg)
 {

@@ -3,7 +3,8 @@
  *
  * A connection has one request under way at a time, so that pipelined ones are answered in their order. The handler may answer
  * at once or later, from any callback of the same loop. An exchange ends exactly once: by http_answer(), http_answer_ready(),
- * http_stream_end(), or, where its owner has set `gone` and the client has left, by that call. Until then its request, its arena
+ * http_stream_end(), or, where its owner has set `gone` and the client has left, by that call. A client has left when its connection is reset, or for a
+ * stream when it sends no more: one that only closes its sending side still gets its answer. Until then its request, its arena
  * and itself stay valid, even when the socket has long been closed; an answer to nobody is dropped. */
 #pragma once
 #include <stdbool.h>
@@ -25,7 +26,7 @@ struct http_exchange {
 struct http_server_config {
     struct address listen;
     bool reuse_port;                /* several threads or processes share the port */
-    size_t connections_max;         /* 0: 4096; more are told to come back (503) and closed */
+    size_t connections_max;         /* 0: 4096; one more displaces an idle one (http_idle.h), or is told to come back (503) and closed */
     struct http_limits limits;      /* zeros: 4 KiB, 8 KiB, 16 KiB */
     size_t arena;                   /* bytes of an exchange's arena; 0: 8 KiB */
     size_t answer_max;              /* bytes that may wait for a slow reader; 0: 4 MiB; past it the connection is cut */
@@ -42,6 +43,8 @@ struct http_server *http_server_open(uv_loop_t *loop, const struct http_server_c
 int http_server_port(const struct http_server *s);
 /* Bytes that http_server_open takes for all connections together; pages are touched as they are first needed, and no more is taken later. */
 size_t http_server_memory(const struct http_server_config *config);
+/* From now on every answer says "Connection: close"; everything else goes on. */
+void http_server_leave(struct http_server *s);
 /* Stops accepting, closes what is idle, lets what is under way be answered (with "Connection: close"), cuts what remains after
  * `ms`. Calls done(arg) once nothing is left, not before this has returned. An exchange that is still out holds it up. */
 void http_server_drain(struct http_server *s, uint32_t ms, void (*done)(void *arg), void *arg);
@@ -51,9 +54,13 @@ void http_server_close(struct http_server *s);
 
 struct http_server_stats {
     uint64_t connections, in_flight;              /* now */
-    uint64_t accepted, turned_away, requests, refused, cut;    /* since birth; cut: by a deadline or a bound */
+    uint64_t accepted, turned_away, displaced, requests, refused, cut;    /* since birth; displaced: idle, for another; cut: by a deadline or a bound */
 };
 struct http_server_stats http_server_stats(const struct http_server *s);
+
+/* For a handler's first line: decodes, in place and once, the escapes of path and query that mean the same decoded (RFC 3986 section 6.2.2.2: letters, digits,
+ * "-", ".", "_", "~"), so that %5F is "_" and %255F stays "%5F". False: the path escapes a slash or a zero byte, which two readers understand differently. */
+bool http_exchange_normalize(struct http_exchange *x);
 
 /* `extra`: whole header lines, each with its CR LF. Everything is copied before the call returns. */
 void http_answer(struct http_exchange *x, int status, struct str type, struct str body, struct str extra);

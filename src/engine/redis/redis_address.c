@@ -61,6 +61,10 @@ static bool host_and_port(struct str s, struct redis_address *out)
             host = head, port = rest;
     }
     uint64_t n;
+    static const char never[] = ",;/?#@ []";    /* of a host: a list of servers is none */
+    for (size_t i = 0; i < host.len; i++)
+        if (memchr(never, host.ptr[i], sizeof never - 1))
+            return false;
     return host.len > 0 && number(port, 65535, &n) && n > 0 && copied(host, out->host, sizeof out->host) &&
            copied(port, out->port, sizeof out->port);
 }

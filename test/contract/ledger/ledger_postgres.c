@@ -292,6 +292,7 @@ static void no_statement_breaks_a_promise(void **state)
         {"UPDATE inventory_token SET status = 'GONE' WHERE activity_id = 'guard'", "23514 inventory_token_status_check"},
         {"UPDATE audit_log SET note = 'never was' WHERE subject = 'guard'", "23514 audit_log_append"},
         {"DELETE FROM audit_log WHERE subject = 'guard'", "23514 audit_log_append"},
+        {"TRUNCATE audit_log", "23514 audit_log_append"},
     };
     for (size_t i = 0; i < countof(refused); i++)
         assert_sql(refused[i][0], refused[i][1]);

@@ -241,7 +241,7 @@ static void what_no_engine_could_use_is_refused(void **state)
 {
     (void)state;
     static const struct config_flag bad[] = {
-        {SETTING_redis_url, "http://127.0.0.1"}, {SETTING_redis_url, "redis://h:port"}, {SETTING_redis_url, "redis://h:6379/db"},
+        {SETTING_redis_url, "http://127.0.0.1"}, {SETTING_redis_url, "redis://h:port"}, {SETTING_redis_url, "redis://a:6379,b:6379"}, {SETTING_redis_url, "redis://a,b"}, {SETTING_redis_url, "redis://a b:1"}, {SETTING_redis_url, "redis://h:6379/db"},
         {SETTING_redis_url, "unix:relative"}, {SETTING_postgres_url, "rubbish"}, {SETTING_postgres_url, "postgresql://h/db?nosuch=1"},
         {SETTING_payment_webhook_keys, "YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ1Njc4OTA="}, {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzQ=,whsec_short"},
         {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lL_-yMzQ="}, {SETTING_payment_webhook_keys, "whsec_YS1rZXktb2YtdGhpcy10ZXN0LWFsb25lLTEyMzR="},

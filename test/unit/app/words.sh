@@ -23,6 +23,15 @@ expect 0 'Usage: seckill serve' serve --help
 expect 2 'did you mean "audit"?' help audti
 expect 2 'did you mean --redis-url?' check-config --redis-ulr x
 expect 3 'access.threads: "900" from flag --access-threads' check-config --access-threads 900
+# Standard output that cannot be written is no success; nor is one that was closed before the start.
+for out in '>/dev/full' '>&-'; do
+    if eval "\"\$seckill\" version $out 2>/dev/null"; then
+        echo "not ok - seckill version $out: exit 0"
+        bad=1
+    else
+        echo "ok - seckill version $out"
+    fi
+done
 expect 5 'auth.mode' serve --http-listen 0.0.0.0:8480
 expect 3 'no-such-file' serve --config /no-such-file
 # What serve would refuse, check-config refuses with the same words.

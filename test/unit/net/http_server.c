@@ -29,6 +29,10 @@ static void on_gone(struct http_exchange *x)
 
 static void handle(struct http_exchange *x)
 {
+    if (!http_exchange_normalize(x)) {
+        http_answer(x, 400, (struct str){0}, (struct str){0}, (struct str){0});
+        return;
+    }
     struct str path = x->request->path;
     if (str_eq(path, str_lit("/now")) || str_eq(path, str_lit("/echo"))) {
         http_answer(x, 200, str_lit("text/plain"), str_eq(path, str_lit("/echo")) ? x->request->body : str_lit("now"), str_lit("X: y\r\n"));
@@ -274,6 +278,153 @@ static void refusal_has_an_end(void **state)
     end();
 }
 
+static void reset(int fd)
+{
+    struct linger hard = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    close(fd);
+}
+
+static void a_client_that_closes_its_sending_side_gets_its_answer(void **state)
+{
+    (void)state;
+    begin();
+    int fd = dial();
+    bool closed;
+    say(fd, GET("/later-gone"));
+    shutdown(fd, SHUT_WR);
+    run_ms(30);
+    assert_int_equal(gone_count, 0);
+    assert_non_null(later);
+    http_answer(later, 200, str_lit("text/plain"), str_lit("late answer"), (struct str){0});
+    assert_int_equal(count(hear(fd, &closed), "late answer"), 1);
+    assert_true(closed);
+    close(fd);
+
+    fd = dial();    /* one that is reset meanwhile is known to have left */
+    say(fd, GET("/later-gone"));
+    shutdown(fd, SHUT_WR);
+    run_ms(10);
+    assert_int_equal(gone_count, 0);
+    reset(fd);
+    run_ms(30);
+    assert_int_equal(gone_count, 1);
+    assert_int_equal(http_server_stats(server).connections, 0);
+
+    fd = dial();    /* a stream ends: it would never know */
+    say(fd, GET("/stream"));
+    shutdown(fd, SHUT_WR);
+    run_ms(30);
+    assert_int_equal(gone_count, 2);
+    close(fd);
+    end();
+}
+
+static int dial_from(uint32_t source)
+{
+    char text[32];
+    struct address a;
+    int n = snprintf(text, sizeof text, "127.0.0.1:%d", http_server_port(server));
+    assert_true(address_parse((struct str){text, (size_t)n}, &a));
+    int fd = address_connect_from(&a, source);
+    assert_true(fd >= 0);
+    run_ms(5);
+    return fd;
+}
+
+static bool ended(int fd)
+{
+    bool closed;
+    hear(fd, &closed);
+    return closed;
+}
+
+/* Eight places: two of one address, the oldest, and six of another. One more client displaces the longest idle of the six, and so on. */
+static void the_client_that_holds_most_is_displaced(void **state)
+{
+    (void)state;
+    enum { ONE = 0x7f000001, TWO = 0x7f000002, THREE = 0x7f000003 };
+    begin();
+    int few[2], many[6];
+    for (int i = 0; i < 2; i++)
+        few[i] = dial_from(TWO);
+    for (int i = 0; i < 6; i++)
+        many[i] = dial_from(ONE);
+    say(many[0], GET("/now"));    /* the most recently active of its address now */
+    assert_int_equal(count(hear(many[0], NULL), "HTTP/1.1 200 "), 1);
+    int more = dial_from(THREE);
+    say(more, GET("/now"));
+    assert_int_equal(count(hear(more, NULL), "HTTP/1.1 200 "), 1);
+    assert_true(ended(many[1]));
+    assert_int_equal(http_server_stats(server).displaced, 1);
+    assert_int_equal(http_server_stats(server).turned_away, 0);
+    int again = dial_from(ONE);    /* the one who holds most displaces its own */
+    say(again, GET("/now"));
+    assert_int_equal(count(hear(again, NULL), "HTTP/1.1 200 "), 1);
+    assert_true(ended(many[2]));
+    assert_int_equal(http_server_stats(server).displaced, 2);
+    for (int i = 0; i < 2; i++) {
+        say(few[i], GET("/now"));
+        assert_int_equal(count(hear(few[i], NULL), "HTTP/1.1 200 "), 1);
+    }
+    say(many[3], GET("/later"));    /* a request under way is never displaced, nor is one whose bytes are there unread */
+    run_ms(5);
+    say(many[4], GET("/now"));
+    int last = dial_from(THREE);
+    assert_int_equal(count(hear(many[4], NULL), "HTTP/1.1 200 "), 1);
+    http_answer(later, 200, str_lit("text/plain"), str_lit("kept"), (struct str){0});
+    assert_int_equal(count(hear(many[3], NULL), "kept"), 1);
+    for (int i = 0; i < 2; i++)
+        close(few[i]);
+    for (int i = 0; i < 6; i++)
+        close(many[i]);
+    close(more), close(again), close(last);
+    end();
+}
+
+static void escapes_of_a_target_are_decoded_once(void **state)
+{
+    (void)state;
+    static const struct { const char *target; int status; } rows[] = {
+        {"/now", 200}, {"/%6eow", 200}, {"/%6Eow", 200}, {"/%6E%6F%77", 200}, {"/no%77?x=%", 400}, {"/%256eow", 404}, {"/now%20", 404}, {"/now%2F", 400}, {"/now%2f", 400},
+        {"/%00", 400}, {"/now%00", 400}, {"/a%2Fb", 400}, {"/a%252Fb", 404}, {"/now?a=%2F%00", 200}, {"/%6", 400}, {"/%zz", 400}, {"/no%7", 400},
+    };
+    begin();
+    for (size_t i = 0; i < countof(rows); i++) {
+        char request[128], status[32];
+        int fd = dial();
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", rows[i].target);
+        snprintf(status, sizeof status, "HTTP/1.1 %d ", rows[i].status);
+        say(fd, request);
+        if (count(hear(fd, NULL), status) != 1)
+            fail_msg("%s: not %d", rows[i].target, rows[i].status);
+        close(fd);
+    }
+    end();
+}
+
+static void leaving_closes_each_connection_with_its_next_answer(void **state)
+{
+    (void)state;
+    begin();
+    int idle = dial(), asked = dial();
+    bool closed;
+    http_server_leave(server);
+    say(asked, GET("/now"));
+    struct str in = hear(asked, &closed);
+    assert_int_equal(count(in, "HTTP/1.1 200 "), 1);
+    assert_int_equal(count(in, "Connection: close\r\n"), 1);
+    assert_true(closed);
+    int fresh = dial();    /* the port is still open */
+    say(fresh, GET("/ready"));
+    in = hear(fresh, &closed);
+    assert_int_equal(count(in, "Connection: close\r\n"), 1);
+    assert_true(closed);
+    assert_false(ended(idle));
+    close(idle), close(asked), close(fresh);
+    end();
+}
+
 static void clients_who_leave(void **state)
 {
     (void)state;
@@ -282,7 +433,7 @@ static void clients_who_leave(void **state)
     say(fd, GET("/later-gone"));
     run_ms(5);
     assert_non_null(later);
-    close(fd);
+    reset(fd);
     run_ms(10);
     assert_int_equal(gone_count, 1);
     assert_null(later);
@@ -347,8 +498,10 @@ static void full_house(void **state)
     begin();
     int fds[8];
     bool closed;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         fds[i] = dial();
+        say(fds[i], "GET /now HT");    /* none is idle */
+    }
     int ninth = dial();
     struct str in = hear(ninth, &closed);
     assert_int_equal(count(in, "HTTP/1.1 503 "), 1);
@@ -359,8 +512,9 @@ static void full_house(void **state)
     close(fds[0]);
     run_ms(10);
     fds[0] = dial();
+    say(fds[0], "GET /now HT");
     for (int i = 0; i < 8; i++) {
-        say(fds[i], GET("/now"));
+        say(fds[i], "TP/1.1\r\nHost: h\r\n\r\n");
         assert_int_equal(count(hear(fds[i], NULL), "HTTP/1.1 200 "), 1);
     }
     for (int i = 0; i < 8; i++)
@@ -673,7 +827,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses), cmocka_unit_test(answers_and_stays), cmocka_unit_test(pipelined_in_order), cmocka_unit_test(who_waits_behind_a_long_answer), cmocka_unit_test(body_in_pieces),
         cmocka_unit_test(endings), cmocka_unit_test(refusal_is_read), cmocka_unit_test(refusal_has_an_end), cmocka_unit_test(clients_who_leave), cmocka_unit_test(deadlines),
-        cmocka_unit_test(full_house), cmocka_unit_test(slow_readers), cmocka_unit_test(streams), cmocka_unit_test(drains),
+        cmocka_unit_test(full_house), cmocka_unit_test(the_client_that_holds_most_is_displaced),
+        cmocka_unit_test(a_client_that_closes_its_sending_side_gets_its_answer), cmocka_unit_test(escapes_of_a_target_are_decoded_once),
+        cmocka_unit_test(leaving_closes_each_connection_with_its_next_answer), cmocka_unit_test(slow_readers), cmocka_unit_test(streams), cmocka_unit_test(drains),
         cmocka_unit_test(drain_deadline), cmocka_unit_test(close_with_everything_open), cmocka_unit_test(unix_socket),
         cmocka_unit_test(client_asks), cmocka_unit_test(client_alone),
     };
