@@ -13,10 +13,11 @@
 #include "system_clock.h"
 #include "system_random.h"
 
-static struct store *open_store(uv_loop_t *loop, const struct config *c)
+static struct store *open_store(uv_loop_t *loop, const struct config *c, const char *deployment)
 {
     struct redis_options o = redis_options_default();
     o.loop = loop;
+    o.deployment = deployment;
     o.url = str_of(c->redis_url);
     o.in_flight = (size_t)c->redis_in_flight;
     o.reserve_ms = (uint32_t)c->access_reserve_ms;
@@ -50,14 +51,16 @@ static void close_system(struct ports *p)
 bool ports_open(struct ports *p, uv_loop_t *loop, const struct config *config, unsigned parts, struct buf *complaint)
 {
     *p = (struct ports){.loop = loop, .clock = system_clock_open(loop), .random = system_random_open(), .close = close_system};
-    if (parts & PORTS_STORE && !(p->store = open_store(loop, config)))
+    if (parts & PORTS_LEDGER)
+        p->ledger = postgres_open(&(struct postgres_options){.loop = loop, .url = config->postgres_url});
+    if (parts & PORTS_STORE && !(p->store = open_store(loop, config, p->ledger ? p->ledger->deployment : NULL)))
         buf_add_fmt(complaint, "redis.url from %s cannot be used: expected redis://[user:password@]host[:port][/db] or unix:/path", config->from[SETTING_redis_url].where);
     if (parts & PORTS_BUS && !(p->bus = open_bus(loop, config)))
         buf_add_fmt(complaint, "rocketmq.namesrv from %s cannot be used: expected host:port, with ; between several", config->from[SETTING_rocketmq_namesrv].where);
-    if (parts & PORTS_LEDGER)
-        p->ledger = postgres_open(&(struct postgres_options){.loop = loop, .url = config->postgres_url});
     if (parts & PORTS_LEDGER && config->payment_channel_url[0] != 0 && !(p->channel = channel_http_open(loop, str_of(config->payment_channel_url), str_of(config->payment_channel_ca))))
         buf_add_fmt(complaint, "payment.channel_url from %s cannot be used: expected http[s]://[user:password@]host[:port][/path]", config->from[SETTING_payment_channel_url].where);
+    if (p->bus && p->ledger)
+        p->bus->deployment = p->ledger->deployment;
     if (complaint->len == 0)
         return true;
     ports_close(p);    /* the loop is the caller's: what else stands on it only he can close */
@@ -73,6 +76,16 @@ void ports_close(struct ports *p)
 struct ident_keys ports_ident_keys(const struct config *config)
 {
     return ident_keys_from(config_item(config->ids_keys, 0), config_item(config->ids_keys, 1), str_of(config->ids_user_key));
+}
+
+enum reason ports_admit(const struct config *config, char why[512])
+{
+    struct postgres_key keys[3] = {{.purpose = "ids"}, {.purpose = "user"}, {.purpose = "ids"}};
+    struct str previous = config_item(config->ids_keys, 1);
+    ident_fingerprint(config_item(config->ids_keys, 0), keys[0].fingerprint);
+    ident_fingerprint(str_of(config->ids_user_key), keys[1].fingerprint);
+    ident_fingerprint(previous, keys[2].fingerprint);
+    return postgres_admit(config->postgres_url, keys, previous.len > 0 ? 3 : 2, why);
 }
 
 /* ---- does it answer? ---------------------------------------------------------------------------------------------------------- */

@@ -35,6 +35,8 @@ void ports_close(struct ports *p);
 
 /* The keys of ids, from the settings. */
 struct ident_keys ports_ident_keys(const struct config *config);
+/* Whether a process with these settings may work for the deployment whose ledger it names (engine/postgres/postgres.h); blocking. */
+enum reason ports_admit(const struct config *config, char why[512]);
 /* Runs the loop until each port asked for answers a harmless question, `ms` at most: true. False: one does not, and stands in `missing`. */
 bool ports_ready(struct ports *p, uint32_t ms);
 /* Runs the loop until nothing is left on it. */

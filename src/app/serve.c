@@ -273,12 +273,24 @@ static void close_threads_never_run(struct serving *s)
     }
 }
 
+/* Where PostgreSQL does not answer nothing can be judged, and nothing is refused: a ledger that is down delays a sale, it does not stop it. */
+static bool may_start(const struct call *c, struct buf *complaint)
+{
+    char why[512];
+    if (!killpoint_arm(getenv("SECKILL_KILL"), getenv("SECKILL_TEST_HOOKS"), complaint))
+        return false;
+    if (ports_admit(c->config, why) != REASON_CONFLICT)
+        return true;
+    buf_add_fmt(complaint, "postgresql (postgres.url): %s", why);
+    return false;
+}
+
 int verb_serve(const struct call *c)
 {
     static struct serving s;
     char memory[1024];
     struct buf complaint = buf_fixed(memory, sizeof memory);
-    if (!killpoint_arm(getenv("SECKILL_KILL"), getenv("SECKILL_TEST_HOOKS"), &complaint))
+    if (!may_start(c, &complaint))
         return call_failed(c, LEAVE_REFUSED, STR_FMT, STR_ARG(buf_str(&complaint)));
     s.call = c;
     log_role_set(c->config->roles);

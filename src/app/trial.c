@@ -231,6 +231,7 @@ static void process_make(struct trial *t, enum trial_role role, unsigned number)
     sim_store_open(&p->store, &t->stock, &t->redis.clock);
     sim_bus_open(&p->bus, &t->bus, &t->broker.clock);
     sim_ledger_open(&p->ledger, &t->books, &t->postgres.clock);
+    p->bus.bus.deployment = p->ledger.ledger.deployment;
     sim_channel_open(&p->channel, &t->till, &t->clock.clock);
     struct sim_calls *calls[] = {&p->store.calls, &p->bus.calls, &p->ledger.calls};
     for (size_t i = 0; i < countof(calls); i++) {

@@ -31,6 +31,16 @@ struct ident_keys ident_keys_from(struct str current, struct str previous, struc
     };
 }
 
+void ident_fingerprint(struct str secret, char out[IDENT_FINGERPRINT])
+{
+    struct hash_key key = derive(secret, 4);
+    const uint64_t halves[] = {hash_keyed(key, str_lit("first half")), hash_keyed(key, str_lit("second half"))};
+    uint8_t bytes[16];
+    for (int i = 0; i < 16; i++)
+        bytes[i] = (uint8_t)(halves[i / 8] >> (8 * (i % 8)));
+    hex_write(bytes, sizeof bytes, out);
+}
+
 static uint16_t check_of(struct hash_key key, const struct ident *id)
 {
     uint64_t h = hash_keyed(key, (struct str){(const char *)id->bytes, BODY});

@@ -16,6 +16,10 @@ struct ident_keys {
 /* From secrets of any length (settings ids.keys); previous may be empty. */
 struct ident_keys ident_keys_from(struct str current, struct str previous, struct str user);
 
+/* A name of a secret that does not give it away: 32 hexadecimal digits, no zero. Equal for equal secrets. */
+#define IDENT_FINGERPRINT 32
+void ident_fingerprint(struct str secret, char out[IDENT_FINGERPRINT]);
+
 struct ident_fields {
     int64_t made_ms;            /* Unix time */
     uint16_t activity;          /* number, 1 … 4095 */

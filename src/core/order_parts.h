@@ -40,6 +40,7 @@ struct order_queue {
 
     enum order_queue_state state;
     bool in_batch, gone;           /* gone: the lease was lost while a batch is under way */
+    bool foreign;                  /* the broker is another deployment's: not read */
     bool unsure;                   /* a pull has failed since it was last verified: what comes next is not believed */
     uint64_t sure_us;              /* when it was last known to be ours and itself; kept up by leases, places and pulls that follow each other closely */
     int64_t next, at, max;         /* first not decided; next to pull; the broker's, as last seen */
@@ -52,6 +53,7 @@ struct order_queue {
 
     struct pulled_page pages[2];
     int front;
+    int64_t min;                   /* … while it is looked at before it is read again */
     struct waiter puller, mover, ranger, mirror;
     struct alarm rest;
     uint32_t faults;

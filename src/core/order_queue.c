@@ -10,6 +10,8 @@
 #include "metric.h"
 #include "order_parts.h"
 
+#define LOOK_MESSAGES 32            /* of a queue that is about to be read again: whose are they? */
+#define FOREIGN_REST_US 2000000ULL  /* between two looks at a broker of another deployment */
 #define HELD_MS 3000    /* a broker ends an empty pull up to 5 s after the time it was asked for; call_ms is that, and this is for the way */
 
 static void lease(struct order_desk *);
@@ -145,6 +147,40 @@ static void note_caught_up(struct order_queue *q)
     q->goal_ms = 0;
 }
 
+/* ---- another deployment's broker ------------------------------------------------------------------------------------------ */
+
+static void set_foreign(struct order_queue *q, bool foreign)
+{
+    size_t count = 0;
+    q->foreign = foreign;
+    for (size_t i = 0; i < q->desk->queue_count; i++)
+        count += q->desk->queues[i].foreign;
+    metric_set(METRIC_FOREIGN_QUEUES, 0, (int64_t)count);
+}
+
+/* Messages, and every one of them names another deployment: nothing here was ever ours. */
+static bool only_foreign(const struct order_desk *d, const struct pulled_answer *a)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (a->messages[i].deployment.len == 0 || !foreign(d, &a->messages[i]))
+            return false;
+    return a->count > 0;
+}
+
+/* Its broker is another deployment's. Our offset stays where it is, for the day on which ours comes back; until then we look now and then. */
+static void leave_foreign(struct order_queue *q, const struct pulled *m)
+{
+    struct log_line l = log_event(LEVEL_ERROR, "queue_of_another_deployment");
+    log_str(&l, "broker", q->name.broker);
+    log_str(&l, "topic", q->name.topic);
+    log_i64(&l, "broker_queue", q->name.number);
+    log_str(&l, "deployment", plain(m->deployment, 64));
+    log_end(&l);
+    set_foreign(q, true);
+    q->state = QUEUE_DOUBT;
+    rest(q, FOREIGN_REST_US);
+}
+
 /* ---- pulling ------------------------------------------------------------------------------------------------------------ */
 
 static void pulled(struct waiter *w, enum reason reason, const void *result)
@@ -163,6 +199,8 @@ static void pulled(struct waiter *w, enum reason reason, const void *result)
         rest(q, order_back_off(d, q->faults++));
         return;
     }
+    if (q->identity_len == 0 && only_foreign(d, a))    /* nothing of this queue was ever ours */
+        return leave_foreign(q, &a->messages[0]);
     if (a->count > 0)
         KILLPOINT(PULL_ANSWERED);
     order_queue_sure(q, q->pulled_us);
@@ -205,6 +243,8 @@ static void ready(struct order_queue *q, uint64_t link)
     q->goal_ms = q->caught_up_ms = 0;    /* what was known of another queue, or of another reading */
     q->sure_us = q->pulled_us;    /* when it was asked, not when we heard: we may have been stopped in between */
     q->state = QUEUE_READY;
+    if (q->foreign)
+        set_foreign(q, false);
     order_queue_go_on(q);
 }
 
@@ -227,7 +267,7 @@ static void moved_back(struct waiter *w, enum reason reason, const void *result)
 }
 
 /* Another queue under the same name, or one that has lost its end: read what it holds from its beginning. Where that is where we stand, all is well. */
-static void read_again(struct order_queue *q, int64_t min, uint64_t link)
+static void read_from_start(struct order_queue *q, int64_t min, uint64_t link)
 {
     struct order_desk *d = q->desk;
     q->link = link;
@@ -242,6 +282,31 @@ static void read_again(struct order_queue *q, int64_t min, uint64_t link)
     ledger_place(d->ledger, &ask, &q->mover);
 }
 
+static void looked_at_start(struct waiter *w, enum reason reason, const void *result)
+{
+    struct order_queue *q = container_of(w, struct order_queue, puller);
+    const struct pulled_answer *a = result;
+    if (q->state != QUEUE_VERIFYING)
+        return order_queue_go_on(q);
+    if (reason != REASON_OK) {
+        q->state = QUEUE_DOUBT;
+        return rest(q, order_back_off(q->desk, q->faults++));
+    }
+    if (only_foreign(q->desk, a))
+        return leave_foreign(q, &a->messages[0]);
+    read_from_start(q, a->min > q->min ? a->min : q->min, a->link);
+}
+
+/* Before the offset moves, the first messages say whose queue it is. */
+static void read_again(struct order_queue *q, int64_t min)
+{
+    struct pull_ask ask = {.queue = q->name, .offset = min, .limit = LOOK_MESSAGES};
+    q->min = min;
+    q->pulled_us = clock_mono_us(q->desk->clock);
+    q->puller = (struct waiter){.wake = looked_at_start, .budget_ms = q->desk->options.call_ms};
+    bus_pull(q->desk->bus, &ask, &q->puller);
+}
+
 static void ranged_for_identity(struct waiter *w, enum reason reason, const void *result)
 {
     struct order_queue *q = container_of(w, struct order_queue, puller);
@@ -253,7 +318,7 @@ static void ranged_for_identity(struct waiter *w, enum reason reason, const void
         return rest(q, order_back_off(q->desk, q->faults++));
     }
     q->max = r->max;
-    read_again(q, r->min, r->link);    /* without an identity only the beginning is known ground */
+    read_again(q, r->min);    /* without an identity only the beginning is known ground */
 }
 
 static void ask_range(struct order_queue *q)
@@ -281,7 +346,7 @@ static void identified(struct waiter *w, enum reason reason, const void *result)
     if (a->max >= q->next && str_eq(unique, (struct str){q->identity, q->identity_len}))
         ready(q, a->link);
     else
-        read_again(q, a->min, a->link);
+        read_again(q, a->min);
 }
 
 static void verify(struct order_queue *q)
@@ -327,6 +392,8 @@ void order_queue_drop(struct order_queue *q)
     q->state = QUEUE_OUT;
     q->goal_ms = q->caught_up_ms = 0;
     q->gone = false;
+    if (q->foreign)
+        set_foreign(q, false);
     q->committed = -1;    /* whoever has it now mirrors it */
 }
 

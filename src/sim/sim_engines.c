@@ -9,6 +9,7 @@ void sim_engines_open(struct sim_engines *e, struct clock *clock, uint64_t seed)
     sim_store_open(&e->store, &e->stock, clock);
     sim_bus_open(&e->bus, &e->broker, clock);
     sim_ledger_open(&e->ledger, &e->books, clock);
+    e->bus.bus.deployment = e->ledger.ledger.deployment;
 }
 
 void sim_engines_close(struct sim_engines *e)

@@ -790,7 +790,7 @@ static const struct ledger_ops ops = {
 
 void sim_ledger_open(struct sim_ledger *l, struct sim_ledger_world *w, struct clock *clock)
 {
-    *l = (struct sim_ledger){.ledger = {&ops}, .world = w};
+    *l = (struct sim_ledger){.ledger = {&ops, SIM_DEPLOYMENT}, .world = w};
     sim_calls_init(&l->calls, clock, BUDGET_MS);
 }
 

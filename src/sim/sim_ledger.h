@@ -5,6 +5,8 @@
 #include "sim_books.h"
 #include "sim_call.h"
 
+#define SIM_DEPLOYMENT "00000000000000000000000000000001"    /* the identity of every imagined deployment */
+
 struct sim_ledger_world {
     struct sim_books books;
     bool away;                       /* nobody answers the door: DEPENDENCY_DOWN, and nothing is done */

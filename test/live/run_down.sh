@@ -43,6 +43,29 @@ expect 'with the reader back there are 35 orders' soon 60 lag_sold 35
 expect 'and nothing is unread' soon 60 unread_is 0
 expect 'the audit finds nothing' sale audit lag --patience 30
 
+# Any local user may write to the broker: what comes from no program of ours becomes no order, and waits for an operator.
+stack mqadmin sendMessage -t seckill-create-order -p '{"schema_version":1}' >/dev/null 2>&1
+foreign_parked() { [[ $(stack psql -Atc "select count(*) from seckill.review where reason = 'MESSAGE_FOREIGN'") == 1 ]]; }
+expect 'a message that names no deployment is parked' soon 30 foreign_parked
+same 'no order comes of it' "$(sold lag)" 35
+
+# A Redis of another deployment is refused, and taken again when it is ours.
+identity=$(stack psql -Atc 'select identity from seckill.deployment')
+same 'Redis bears the identity of the deployment' "$(stack redis-cli get seckill:deployment)" "$identity"
+stack redis-cli set seckill:deployment ffffffffffffffffffffffffffffffff >/dev/null
+stack redis-cli client kill type normal skipme yes >/dev/null
+refused() { buy lag uf rf; [[ $code == 503 ]]; }
+expect 'a Redis of another deployment is refused' soon 15 refused
+same 'and nothing was written there' "$(stack redis-cli get seckill:deployment)" ffffffffffffffffffffffffffffffff
+stack redis-cli set seckill:deployment "$identity" >/dev/null
+taken() { buy lag uf rf; [[ $code == 20? ]]; }
+expect 'ours is used again' soon 30 taken
+
+# A process with other keys would make ids that the others take for forged ones.
+refuse 'a process with other ids.keys does not start' env SECKILL_IDS_KEYS=another-key-of-16-bytes SECKILL_HTTP_LISTEN=127.0.0.1:0 \
+  timeout 20 "$seckill" serve --roles access 2>"$live/said"
+expect 'and says why' grep -q 'ids.keys or ids.user_key are not those' "$live/said"
+
 sale_activity down 30
 within() { (($(now_ms) - $2 <= $1)); }
 

@@ -121,6 +121,7 @@ static void reader_open_for(struct reader *r, size_t i, size_t queues)
     sim_watch_init(&r->watch, &time_);
     sim_bus_open(&r->bus, &broker, &r->watch.clock);
     sim_ledger_open(&r->ledger, &books, &r->watch.clock);
+    r->bus.bus.deployment = r->ledger.ledger.deployment;
     r->bus.calls.weather = r->ledger.calls.weather = (struct sim_weather){.ask_us = 300, .answer_us = 300, .jitter_us = 900, .random = &chance.random};
     r->desk = order_new(&r->bus.bus, &r->ledger.ledger, &r->watch.clock, &chance.random, &o);
     assert_non_null(r->desk);
@@ -166,6 +167,7 @@ static void open_sale(uint64_t seed, size_t reading)
     sim_ledger_world_init(&books);
     sim_bus_open(&bus, &broker, &time_.clock);
     sim_ledger_open(&ledger, &books, &time_.clock);
+    bus.bus.deployment = ledger.ledger.deployment;
     keys = ident_keys_from(str_lit("one"), str_lit("two"), str_lit("users"));
     for (size_t i = 0; i < SOLD; i++)
         reservations[i] = ident_make(&keys, (struct ident_fields){START_MS, 1, 1, 0}, ident_chance(i, random_next(&chance.random)));

@@ -100,6 +100,7 @@ DECLARE
   base bigint;
   result text := 'OK';
 BEGIN
+  PERFORM require_session();
   PERFORM pg_advisory_xact_lock(hashtextextended('seckill-activity', 0));    -- numbers and units are dealt by one at a time
   IF EXISTS (SELECT FROM activity WHERE activity_id = p_activity) THEN
     IF NOT EXISTS (SELECT FROM activity a WHERE a.activity_id = p_activity AND a.title = p_title AND a.starts_at = to_timestamp(p_starts / 1000.0)
@@ -146,6 +147,7 @@ DECLARE
   goes text;
   result text := 'OK';
 BEGIN
+  PERFORM require_session();
   SELECT a.state, a.version INTO stands, at FROM activity a WHERE a.activity_id = p_activity FOR UPDATE;
   SELECT m.to_state INTO goes FROM activity_transition m WHERE m.from_state = stands AND m.event = p_event;
   IF goes IS NULL THEN

@@ -20,6 +20,7 @@ DECLARE
   generations integer[];
   rows integer;
 BEGIN
+  PERFORM require_session();
   SELECT array_agg(DISTINCT o.order_id), array_agg(DISTINCT o.unit) INTO wanted, units
   FROM unnest(i_order, i_user) i(ord, usr)
   CROSS JOIN LATERAL (SELECT k.* FROM orders k WHERE k.order_id = i.ord LIMIT 1) o

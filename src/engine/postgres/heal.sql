@@ -139,6 +139,7 @@ DECLARE
   waits bigint := 0;
   full_up boolean := false;
 BEGIN
+  PERFORM require_session();
   IF NOT EXISTS (SELECT FROM activity a WHERE a.activity_id = p_activity) THEN
     RETURN QUERY SELECT 'UNKNOWN_ACTIVITY', 0::bigint, 0::bigint, false, false;
     RETURN;
@@ -202,6 +203,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   a activity%ROWTYPE;
 BEGIN
+  PERFORM require_session();
   SELECT * INTO a FROM activity WHERE activity_id = p_activity FOR SHARE;
   IF a.activity_id IS NULL THEN
     RETURN 'UNKNOWN_ACTIVITY';

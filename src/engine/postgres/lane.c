@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "metric.h"
+#include "session.h"
 
 #define TICK_MS 10
 #define TRIES_MAX 5
@@ -31,10 +32,6 @@ static const struct lane_row {
 #include "lane.def"
 #undef LANE
 };
-
-/* The server is told to look whether we are still there: half a request of a machine that has died holds its locks until then, two hours by default. */
-#define COMMON_SETTINGS "-c search_path=seckill -c synchronous_commit=on -c idle_in_transaction_session_timeout=5000 -c jit=off " \
-    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=10000 "
 
 static uint64_t now_us(void) { return uv_hrtime() / 1000; }
 static const struct call_row *row_of(const struct call *c) { return &call_rows[c->kind]; }
@@ -218,12 +215,9 @@ static void on_notice(void *arg, const PGresult *notice)
 /* To the addresses that were found, or as the connection string says. */
 static void dial_to(struct lane *lane, const char *hosts, const char *addresses)
 {
-    char settings[512];
-    int length = snprintf(settings, sizeof settings, COMMON_SETTINGS "%s", lane_rows[lane->kind].settings);
-    check(length > 0 && (size_t)length < sizeof settings);
-    const char *keys[] = {"dbname", "options", "application_name", "target_session_attrs", "tcp_user_timeout", "keepalives_idle",
+    const char *keys[] = {"dbname", "client_encoding", "application_name", "target_session_attrs", "tcp_user_timeout", "keepalives_idle",
                           addresses ? "host" : NULL, "hostaddr", NULL};
-    const char *values[] = {lane->options->url, settings, lane->options->application ? lane->options->application : "seckill", "read-write",
+    const char *values[] = {lane->options->url, "UTF8", lane->options->application ? lane->options->application : "seckill", "read-write",
                             "10000", "10", hosts, addresses, NULL};
     lane->conn = PQconnectStartParams(keys, values, 1);
     check(lane->conn != NULL);
@@ -254,10 +248,27 @@ static void dial(struct lane *lane)
         dial_to(lane, NULL, NULL);
 }
 
-/* Connected: every statement of this lane is prepared, with one sync behind them all. */
+#define SESSION_TEXT 8192
+
+/* Connected: the session is set up; in a second transaction it is verified, whose database it is is read, and every statement of this lane is prepared. */
 static void prepare(struct lane *lane)
 {
-    bool ok = PQsetnonblocking(lane->conn, 1) == 0 && PQenterPipelineMode(lane->conn);
+    char memory[SESSION_TEXT];
+    struct buf set = buf_fixed(memory, sizeof memory - 1);
+    const char *more = lane_rows[lane->kind].settings;
+    session_write_set(&set, more);
+    check(buf_ok(&set));
+    memory[set.len] = 0;
+    lane->backend = 0;
+    lane->syncs = 0;
+    bool ok = PQsetnonblocking(lane->conn, 1) == 0 && PQenterPipelineMode(lane->conn) &&
+              PQsendQueryParams(lane->conn, memory, 0, NULL, NULL, NULL, NULL, 0) && PQpipelineSync(lane->conn);
+    struct buf verify = buf_fixed(memory, sizeof memory - 1);
+    session_write_verify(&verify, more);
+    check(buf_ok(&verify));
+    memory[verify.len] = 0;
+    ok = ok && PQsendQueryParams(lane->conn, memory, 0, NULL, NULL, NULL, NULL, 0) &&
+         PQsendQueryParams(lane->conn, "SELECT identity AS deployment FROM seckill.deployment", 0, NULL, NULL, NULL, NULL, 0);
     for (size_t i = 0; ok && i < CALL_KINDS; i++)
         if (call_rows[i].lane == lane->kind)
             ok = PQsendPrepare(lane->conn, call_rows[i].name, call_rows[i].statement, 0, NULL);
@@ -267,6 +278,63 @@ static void prepare(struct lane *lane)
     }
     lane->state = LANE_PREPARING;
     watch(lane, UV_READABLE | UV_WRITABLE);
+}
+
+/* ---- whose session it is -------------------------------------------------------------------------------------------------- */
+
+/* A session that must not be used: the connection is given up, and tried again as after any loss. */
+static void refuse_session(struct lane *lane, const char *why)
+{
+    struct log_line l = log_event(LEVEL_ERROR, "postgres_session_refused");
+    log_text(&l, "lane", lane_rows[lane->kind].name);
+    log_text(&l, "why", why);
+    log_end(&l);
+    lost(lane, why);
+}
+
+/* One server process serves one connection of ours, all the time. */
+static void note_backend(struct lane *lane, const char *pid)
+{
+    int backend = atoi(pid);
+    bool shared = lane->backend != 0 && backend != lane->backend;
+    for (unsigned i = 0; i < LANE_KINDS; i++) {
+        const struct lane *other = &lane->all[i];
+        shared |= other != lane && other->state == LANE_READY && other->backend == backend;
+    }
+    lane->backend = backend;
+    if (shared)
+        refuse_session(lane, "a pooler moves this connection between server processes: pool_mode=session is needed");
+}
+
+static void note_deployment(struct lane *lane, const PGresult *r)
+{
+    char *ours = lane->deployment, why[160];
+    if (PQntuples(r) != 1 || PQgetlength(r, 0, 0) != DEPLOYMENT_TEXT) {
+        refuse_session(lane, "the database has no identity: table deployment must hold one row");
+        return;
+    }
+    const char *theirs = PQgetvalue(r, 0, 0);
+    if (ours[0] == 0) {
+        memcpy(ours, theirs, DEPLOYMENT_TEXT + 1);
+    } else if (strcmp(ours, theirs) != 0) {
+        metric_one(METRIC_FOREIGN_STORES);
+        snprintf(why, sizeof why, "this is the database of deployment %s; this process works for %s", theirs, ours);
+        refuse_session(lane, why);
+    }
+}
+
+/* The rows of the greeting: the two of session.h, then the identity. */
+static void greeted(struct lane *lane, const PGresult *r)
+{
+    if (strcmp(PQfname(r, 0), "deployment") == 0) {
+        note_deployment(lane, r);
+        return;
+    }
+    bool verified = PQnfields(r) == 2 && PQntuples(r) == 1 && strcmp(PQfname(r, 1), "wrong") == 0;
+    if (verified && !PQgetisnull(r, 0, 1))
+        refuse_session(lane, PQgetvalue(r, 0, 1));
+    else
+        note_backend(lane, PQgetvalue(r, 0, 0));
 }
 
 static void connecting(struct lane *lane)
@@ -408,8 +476,10 @@ static void prepared(struct lane *lane, PGresult *r)
         lost(lane, why);
         return;
     }
+    if (status == PGRES_TUPLES_OK)
+        greeted(lane, r);
     PQclear(r);
-    if (status == PGRES_PIPELINE_SYNC) {
+    if (status == PGRES_PIPELINE_SYNC && ++lane->syncs == 2) {
         lane->state = LANE_READY;
         lane->failures = 0;
     }
@@ -533,9 +603,10 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------------- */
 
-void lane_open(struct lane *lane, const struct postgres_options *options, enum lane_kind kind)
+void lane_open(struct lane *all, const struct postgres_options *options, enum lane_kind kind, char *deployment)
 {
-    *lane = (struct lane){.options = options, .kind = kind, .jitter = uv_hrtime() | 1};
+    struct lane *lane = &all[kind];
+    *lane = (struct lane){.options = options, .kind = kind, .all = all, .deployment = deployment, .jitter = uv_hrtime() | 1};
     list_init(&lane->waiting);
     list_init(&lane->flying);
     list_init(&lane->resting);

@@ -55,6 +55,10 @@ struct lane {
     enum lane_kind kind;
     enum lane_state state;
     PGconn *conn;
+    struct lane *all;             /* all of this ledger */
+    char *deployment;             /* of the ledger; empty: not known yet */
+    int backend;                  /* the server process, as it says */
+    unsigned syncs;               /* of the two of the greeting */
     struct resolve *resolving;    /* the host's name is being looked up; NULL: it is not */
     uv_poll_t *poll;              /* on its own memory: closing outlives a connection */
     int fd;
@@ -69,7 +73,9 @@ struct lane {
     bool closing;
 };
 
-void lane_open(struct lane *, const struct postgres_options *, enum lane_kind);
+/* `all`: the lanes of one ledger, by kind. `deployment`: DEPLOYMENT_TEXT characters and a zero; the first lane that connects writes them, and every later
+ * connection is refused where the database has another identity. */
+void lane_open(struct lane *all, const struct postgres_options *, enum lane_kind, char *deployment);
 /* Hangs up and ends every call; from now on calls are only refused. */
 void lane_shut(struct lane *);
 /* Ends what was refused; whether there was anything. */

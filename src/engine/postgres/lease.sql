@@ -11,6 +11,7 @@ RETURNS TABLE (l_queue integer, l_next bigint, l_identity text, l_now bigint) LA
 DECLARE
   share integer;
 BEGIN
+  PERFORM require_session();
   PERFORM pg_advisory_xact_lock(hashtextextended('seckill-lease:' || p_group, 0));    -- two askers at once would both count before either writes
   DELETE FROM consumer_member WHERE consumer_group = p_group AND seen_until < now();
   INSERT INTO consumer_member VALUES (p_group, p_owner, now() + interval '3 s')

@@ -27,6 +27,7 @@ RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   asked timestamptz;
 BEGIN
+  PERFORM require_session();
   IF EXISTS (SELECT FROM consumer_inbox x WHERE x.reservation_id = p_reservation) THEN
     RETURN 'OK';
   END IF;

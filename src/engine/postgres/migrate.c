@@ -7,6 +7,7 @@
 
 #include "hash.h"
 #include "postgres.h"
+#include "session.h"
 
 #define SCRIPT(kind, name, symbol) extern const unsigned char symbol[]; extern const size_t symbol##_size;
 #include "script.def"
@@ -83,6 +84,25 @@ static uint64_t mono_ms(void)
 }
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL); }
+
+/* Nothing is left to what the role or the database sets. */
+static bool set_session(struct migration *m)
+{
+    char memory[8192];
+    struct buf sql = buf_fixed(memory, sizeof memory - 1);
+    session_write_set(&sql, "");
+    memory[sql.len] = 0;
+    if (!run(m, "session", memory))
+        return false;
+    sql = buf_fixed(memory, sizeof memory - 1);
+    session_write_verify(&sql, "");
+    memory[sql.len] = 0;
+    PGresult *r = PQexec(m->conn, memory);
+    bool good = PQresultStatus(r) == PGRES_TUPLES_OK && PQgetisnull(r, 0, 1);
+    if (PQresultStatus(r) == PGRES_TUPLES_OK && !good)
+        say(m, "this database cannot be used: %s", PQgetvalue(r, 0, 1));
+    return done(m, "session", r) && good && run(m, "session", before_lock);
+}
 
 /* One line for each session that the query names: pid, name, address, seconds. */
 static void say_sessions(struct migration *m, const char *what, const char *query)
@@ -239,7 +259,7 @@ enum reason postgres_migrate(const char *url, uint32_t wait_ms, void (*report)(v
         say(&m, "cannot connect: %s", PQerrorMessage(m.conn));
     } else {
         PQsetNoticeReceiver(m.conn, quiet, NULL);
-        reason = run(&m, "schema_migration", before_lock) ? take_lock(&m) : REASON_ENGINE_REFUSED;
+        reason = set_session(&m) ? take_lock(&m) : REASON_ENGINE_REFUSED;
         if (reason == REASON_OK)
             reason = do_step(&m, prepare, NULL);
         for (size_t i = 0; reason == REASON_OK && i < countof(scripts); i++)

@@ -24,6 +24,7 @@ DECLARE
   untried bigint[];
   rest bigint := 0;
 BEGIN
+  PERFORM require_session();
   IF (SELECT b.kind FROM outbox b WHERE b.claimed_until IS NULL OR b.claimed_until <= now() ORDER BY b.outbox_id LIMIT 1) IN ('ORDERS', 'STATUSES', 'RETURNS') THEN
     RETURN QUERY SELECT * FROM claim_packs(p_limit, p_hold_ms);
     IF FOUND THEN
@@ -172,6 +173,7 @@ DECLARE
   r_generation integer[];
   refunded text[];
 BEGIN
+  PERFORM require_session();
   ids := ARRAY(SELECT b.outbox_id FROM unnest(f_row, f_version) f(id, version)
                CROSS JOIN LATERAL (SELECT k.outbox_id, k.version FROM outbox k WHERE k.outbox_id = f.id LIMIT 1 FOR UPDATE SKIP LOCKED) b
                WHERE b.version = f.version);

@@ -15,6 +15,7 @@ DECLARE
   name text := encode(sha256(CASE WHEN i_reservation IS NULL THEN 'message:'::bytea || convert_to(p_key || ':', 'UTF8') || p_body
                                   ELSE convert_to('reservation:' || i_reservation, 'UTF8') END || convert_to(':' || p_why, 'UTF8')), 'hex');
 BEGIN
+  PERFORM require_session();
   IF q_topic IS NOT NULL THEN
     UPDATE consumer_offset o
     SET next = q_to, identity = q_identity, updated_at = now(),

@@ -82,6 +82,7 @@ DECLARE
   freshes boolean[] := array_fill(false, ARRAY[n]);
   names text[] := i_payment;     -- of the record that each is about
 BEGIN
+  PERFORM require_session();
   IF EXISTS (SELECT FROM unnest(w_id, i_payment, i_order) i(webhook, payment, ord)
              WHERE octet_length(i.webhook) NOT BETWEEN 1 AND 255 OR octet_length(i.payment) NOT BETWEEN 1 AND 64 OR octet_length(i.ord) NOT BETWEEN 1 AND 64) THEN
     RAISE EXCEPTION 'pay_orders: an id is too long or empty' USING ERRCODE = 'string_data_right_truncation';

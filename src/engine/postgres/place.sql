@@ -290,6 +290,7 @@ DECLARE
   usual boolean := false;
   is_new boolean[];    -- per ordinal: no verdict of it stands, and it is the first of its reservation in the batch
 BEGIN
+  PERFORM require_session();
   -- 1. the offsets, all or nothing
   IF cardinality(q_topic) > 0 THEN
     SELECT count(*) INTO rows FROM (

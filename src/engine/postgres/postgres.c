@@ -647,7 +647,7 @@ struct ledger *postgres_open(const struct postgres_options *options)
     pg->ledger.ops = &ops;
     pg->options = *options;
     for (unsigned i = 0; i < LANE_KINDS; i++)
-        lane_open(&pg->lanes[i], &pg->options, (enum lane_kind)i);
+        lane_open(pg->lanes, &pg->options, (enum lane_kind)i, pg->ledger.deployment);
     return &pg->ledger;
 }
 

@@ -27,6 +27,15 @@ void postgres_close(struct ledger *ledger);
 /* Whether every lane is connected now (readiness). */
 bool postgres_ready(const struct ledger *ledger);
 
+/* A key that this process works with: what it is for, and its fingerprint (32 hexadecimal digits). */
+struct postgres_key {
+    const char *purpose;
+    char fingerprint[33];
+};
+/* Whether a process with these keys may work on this database: blocking, two seconds to connect at most. OK (and keys not known yet are recorded) · CONFLICT (of some
+ * purpose other keys are in use, or a session cannot be had as it must be; `why` says it) · DEPENDENCY_DOWN (cannot connect, or not migrated: nothing was judged). */
+enum reason postgres_admit(const char *url, const struct postgres_key *keys, size_t count, char why[512]);
+
 /* Brings the database to this program's schema, one migration a transaction, under an advisory lock: blocking. Locks that others hold are waited
  * for, `wait_ms` in all. `report` hears one line for each thing done, for whom it waits, or the reason of a refusal. OK · CONFLICT (a migration that was applied has another checksum now, or the database has one
  * that this program does not know) · DEPENDENCY_DOWN (cannot connect) · ENGINE_REFUSED (a statement failed) · ENGINE_BUSY (somebody held a lock too long;

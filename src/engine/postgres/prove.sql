@@ -3,5 +3,6 @@
 -- its disk, the standbys that it waits for.
 -- In: which of the 64 rows; a process keeps to one, so that processes do not wait for each other. Locks: that row.
 CREATE OR REPLACE FUNCTION prove_commit(p_slot smallint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT require_session();
   INSERT INTO readiness_probe (slot) VALUES (p_slot) ON CONFLICT (slot) DO UPDATE SET probed_at = now()
 $$;

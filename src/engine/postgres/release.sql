@@ -13,6 +13,7 @@ DECLARE
   fresh_id text[];
   regressed boolean := false;
 BEGIN
+  PERFORM require_session();
   WITH fresh AS (
     INSERT INTO consumer_inbox (reservation_id, consumer_group, activity_id, sku_id, user_id, request_id, unit, generation, epoch, created_at,
                                 outcome, reason)

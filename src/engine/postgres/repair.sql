@@ -9,6 +9,7 @@ DECLARE
   raised bigint[];
   told bigint[];
 BEGIN
+  PERFORM require_session();
   PERFORM FROM inventory_token t WHERE t.unit = ANY (r_unit) ORDER BY t.unit FOR UPDATE;
 
   WITH up AS (

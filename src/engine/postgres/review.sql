@@ -135,6 +135,7 @@ DECLARE
   outcome text := 'OK';
   why text;
 BEGIN
+  PERFORM require_session();
   PERFORM pg_advisory_xact_lock(payment_key('review', p_id));    -- not the row: place, release and pay come first to their own rows
   SELECT r.* INTO v FROM review r WHERE r.review_id = p_id;
   IF v.review_id IS NULL OR v.status = 'RESOLVED' THEN

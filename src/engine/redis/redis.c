@@ -242,7 +242,7 @@ struct store *redis_open(const struct redis_options *options)
                               .calls = calloc(options->in_flight, sizeof *r->calls)};
     list_init(&r->free);
     list_init(&r->refusals);
-    struct redis_link_options of_link = {options->in_flight, options->connect_ms, options->stall_ms, options->retry_first_ms, options->retry_most_ms};
+    struct redis_link_options of_link = {options->in_flight, options->connect_ms, options->stall_ms, options->retry_first_ms, options->retry_most_ms, options->deployment};
     r->nodes[0].store = r;
     if (r->arena.start && r->calls)
         r->nodes[0].link = redis_link_open(options->loop, &address, of_link, part_ended, &r->nodes[0]);

@@ -9,6 +9,7 @@
 struct redis_options {
     uv_loop_t *loop;
     struct str url;               /* redis://[user:password@]host[:port][/db] or unix:/path */
+    const char *deployment;       /* of the ledger (port/ledger.h): a server that belongs to another is refused. NULL: no server is; must outlive the store */
     size_t in_flight;             /* calls at once, then OVERLOADED; as many commands may be on the wire; 4096 */
     uint32_t reserve_ms;          /* budgets, where the waiter brings none: 80 */
     uint32_t batch_ms;            /* settle, restock: 500 */

@@ -21,7 +21,8 @@
 #include "redis_reader.h"
 #include "redis_reply.h"
 
-#define OWN_COMMANDS (3 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
+#define DEPLOYMENT_KEY "seckill:deployment"           /* whose server it is: set by the first who comes, never changed */
+#define OWN_COMMANDS (5 + 2 * REDIS_SCRIPT_COUNT)    /* greeting, and scripts that are loaded again */
 #define REPEATS_MOST 3
 #define REPLY_BYTES_MOST ((size_t)64 << 20)           /* of one word that is not whole yet */
 #define REPLY_MEMORY_MOST ((size_t)256 << 20)         /* of one reply, all its elements */
@@ -58,6 +59,8 @@ struct redis_link {
     bool loading[REDIS_SCRIPT_COUNT];
     char incarnation[INCARNATION_TEXT];    /* of the server that was greeted */
     size_t incarnation_len;
+    struct redis_command *identifying;     /* the command in flight that asks whose server it is; NULL: none */
+    char deployment[64];                   /* as the server says; empty: it has none yet */
 };
 
 static uint64_t mono_us(void) { return uv_hrtime() / 1000; }
@@ -189,7 +192,7 @@ bool redis_link_abandon(struct redis_link *l, struct redis_command *c)
     return false;
 }
 
-static void own(struct redis_link *l, enum redis_script script, size_t count, const struct str *words)
+static struct redis_command *own(struct redis_link *l, enum redis_script script, size_t count, const struct str *words)
 {
     struct redis_command *c = redis_commands_take(&l->commands, false);
     c->loads = true;
@@ -197,6 +200,7 @@ static void own(struct redis_link *l, enum redis_script script, size_t count, co
     redis_command_write(c, words, count);
     check(buf_ok(&c->bytes));
     queue(l, c);
+    return c;
 }
 
 static void load(struct redis_link *l, enum redis_script script)
@@ -228,13 +232,49 @@ static void take_incarnation(struct redis_link *l, const redisReply *info)
         redis_link_incarnation_heard(l, incarnation);
 }
 
+/* ---- whose server it is -------------------------------------------------------------------------------------------------- */
+
+static void ask_deployment(struct redis_link *l) { l->identifying = own(l, 0, 2, (struct str[]){str_lit("GET"), str_lit(DEPLOYMENT_KEY)}); }
+
+/* A server that is nobody's yet becomes ours, unless another is faster: then the answer is his name. */
+static void name_server(struct redis_link *l)
+{
+    const char *ours = l->options.deployment;
+    if (ours && ours[0] && !l->deployment[0] && !l->identifying && l->commands.free_count > 0)
+        l->identifying = own(l, 0, 5, (struct str[]){str_lit("SET"), str_lit(DEPLOYMENT_KEY), str_of(ours), str_lit("NX"), str_lit("GET")});
+}
+
+static bool foreign(const struct redis_link *l)
+{
+    const char *ours = l->options.deployment;
+    return ours && ours[0] && l->deployment[0] && strcmp(ours, l->deployment) != 0;
+}
+
+static void note_deployment(struct redis_link *l, const redisReply *reply)
+{
+    l->identifying = NULL;
+    if (reply->type == REDIS_REPLY_STRING)
+        snprintf(l->deployment, sizeof l->deployment, "%.*s", (int)(reply->len < 63 ? reply->len : 63), reply->str);
+}
+
+static void break_foreign(struct redis_link *l)
+{
+    char why[200];
+    snprintf(why, sizeof why, "this is the Redis of deployment %s; this process works for %s", l->deployment, l->options.deployment);
+    metric_one(METRIC_FOREIGN_STORES);
+    log_link(l, LEVEL_ERROR, "redis_of_another_deployment", why);
+    broken(l, why);
+}
+
 /* The link's own command was answered. False: it may not go on. */
 static bool own_answered(struct redis_link *l, struct redis_command *c, const redisReply *reply)
 {
     bool good = reply->type != REDIS_REPLY_ERROR;
     if (c->bytes.len > 0 && l->state == GREETING && !good)
         log_link(l, LEVEL_WARN, "redis_greeting_refused", reply->str);
-    if (l->state == GREETING && reply->type == REDIS_REPLY_STRING)
+    if (c == l->identifying)
+        note_deployment(l, reply);
+    else if (l->state == GREETING && reply->type == REDIS_REPLY_STRING)
         take_incarnation(l, reply);
     l->loading[c->script] = false;
     end(l, c, REASON_OK, NULL);
@@ -283,6 +323,10 @@ static bool answered(struct redis_link *l, const redisReply *reply)
     if (c->loads) {
         if (!own_answered(l, c, reply))
             broken(l, "greeting refused");
+        else if (foreign(l))
+            break_foreign(l);
+        else if (l->state == UP)
+            name_server(l);
         return l->state == UP || l->state == GREETING;
     }
     enum reason reason = REASON_OK;
@@ -381,6 +425,8 @@ static void greet(struct redis_link *l)
     const struct redis_address *a = &l->address;
     l->state = GREETING;
     l->incarnation_len = 0;
+    l->identifying = NULL;
+    l->deployment[0] = 0;
     l->heard_us = mono_us();
     redis_reader_open(&l->replies, REPLY_MEMORY_MOST);
     if (a->user[0])
@@ -393,6 +439,8 @@ static void greet(struct redis_link *l)
         buf_add_u64(&b, a->db);
         own(l, 0, 2, (struct str[]){str_lit("SELECT"), buf_str(&b)});
     }
+    if (l->options.deployment)
+        ask_deployment(l);
     own(l, 0, 3, (struct str[]){str_lit("INFO"), str_lit("server"), str_lit("replication")});
     for (int i = 0; i < REDIS_SCRIPT_COUNT; i++)
         load(l, (enum redis_script)i);
@@ -514,6 +562,10 @@ static void on_timer(uv_timer_t *timer)
         if (l->state == UP && stalled(l))
             broken(l, "no word for too long");
     }
+    if (l->state == UP && foreign(l))
+        break_foreign(l);
+    if (l->state == UP)
+        name_server(l);    /* our own identity may have become known since the greeting */
     if (l->state == UP)
         uv_timer_start(&l->timer, on_timer, l->options.stall_ms / 4 + 1, 0);
 }
@@ -563,7 +615,7 @@ void redis_link_close(struct redis_link *l, void (*closed)(void *))
 size_t redis_link_memory(size_t in_flight) { return redis_commands_memory(in_flight + OWN_COMMANDS); }
 
 struct str redis_link_refusal(const struct redis_link *l) { return str_of(l->refusal); }
-bool redis_link_up(const struct redis_link *l) { return l->state == UP; }
+bool redis_link_up(const struct redis_link *l) { return l->state == UP && !foreign(l); }
 
 struct str redis_link_incarnation(const struct redis_link *l)
 {

@@ -23,6 +23,7 @@ struct redis_link_options {
     uint32_t connect_ms;           /* until it is connected and greeted */
     uint32_t stall_ms;
     uint32_t retry_first_ms, retry_most_ms;
+    const char *deployment;        /* redis.h */
 };
 
 struct redis_link;
@@ -33,6 +34,7 @@ struct redis_link *redis_link_open(uv_loop_t *loop, const struct redis_address *
 /* Ends every command (as if the connection broke), then goes away as the loop turns; `closed` may be NULL. */
 void redis_link_close(struct redis_link *link, void (*closed)(void *context));
 
+/* Connected, greeted, and not the server of another deployment. */
 bool redis_link_up(const struct redis_link *link);
 /* What the server last refused a command with, or why the connection last broke; empty: neither has been. */
 struct str redis_link_refusal(const struct redis_link *link);

@@ -586,7 +586,7 @@ void rocketmq_send(struct bus *bus, const struct bus_message *messages, size_t c
     check(count > 0 && count <= BUS_BATCH_MAX);
     struct sending *s = sending_new(e, count);
     bool full = e->closing || e->open_items + count > e->in_flight;
-    bool nameless = bus->deployment && bus->deployment[0] == 0;
+    bool nameless = !e->closing && bus->deployment && bus->deployment[0] == 0;
     slot_arm(&s->slot, w);
     for (uint32_t i = 0; i < count; i++) {
         enum reason refused = nameless ? REASON_DEPENDENCY_DOWN : full ? REASON_OVERLOADED : take_up(e, s, i, &messages[i]);

@@ -202,7 +202,6 @@ static void what_is_sent_can_be_pulled(void **state)
     assert_memory_equal(c.messages[0].body, binary, sizeof binary - 1);
     assert_true(str_eq(str_of(c.messages[0].trace), trace));
     assert_string_equal(c.messages[0].tag, "PAID");
-    assert_string_equal(c.messages[0].deployment, "");
     assert_true(c.messages[0].unique[0] != 0);
     assert_true(c.messages[0].stored_ms > 0);
     assert_int_equal(c.next, 1);
@@ -217,6 +216,7 @@ static void message_carries_its_deployment(void **state)
     struct topic t;
     struct catch c = {.count = 0};
     topic_new(&t, 1);
+    const char *before = world->bus->deployment;
     world->bus->deployment = identity;
     struct bus_message m = {.topic = t.name, .key = str_lit("k"), .body = str_lit("b")};
     struct seen s = SEEN();
@@ -224,7 +224,7 @@ static void message_carries_its_deployment(void **state)
     assert_int_equal(seen_await(world, &s), REASON_DEPENDENCY_DOWN);
     strcpy(identity, "0123456789abcdef0123456789abcdef");
     send_text(&t, "k", "b");
-    world->bus->deployment = NULL;
+    world->bus->deployment = before;
     assert_int_equal(pull(&c, &t.queues[0], 0, 10, 0), REASON_OK);
     assert_int_equal(c.count, 1);
     assert_string_equal(c.messages[0].deployment, identity);

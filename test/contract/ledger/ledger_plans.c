@@ -156,6 +156,16 @@ static PGconn *connect_with(const char *options)
     return conn;
 }
 
+/* name=value words as options. */
+static void write_options(const char *words, char *out, size_t size)
+{
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", words);
+    out[0] = 0;
+    for (char *rest, *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        snprintf(out + strlen(out), size - strlen(out), " -c %s", word);
+}
+
 /* A connection for each lane, with its settings and all its calls prepared, as lane.c does. */
 struct prober {
     const char *name;
@@ -166,8 +176,9 @@ static struct prober prober_open(const char *name)
 {
     struct prober p = {.name = name};
     for (int k = 0; k < LANE_KINDS; k++) {
-        char options[512];
-        snprintf(options, sizeof options, "-c search_path=seckill -c jit=off -c client_min_messages=error %s -c statement_timeout=60000", settings[k]);
+        char options[1024], words[512];
+        snprintf(words, sizeof words, "search_path=seckill jit=off client_min_messages=error %s statement_timeout=60000", settings[k]);
+        write_options(words, options, sizeof options);
         p.conn[k] = connect_with(options);
         for (int c = 0; c < CALL_KINDS; c++)
             if ((int)lane_of[c] == k)

@@ -1087,9 +1087,137 @@ static void the_working_set_does_not_grow_with_retired_activities(void **state)
     sql_done("DELETE FROM activity WHERE activity_id LIKE 'past%'");
 }
 
+/* ---- sessions and deployments ---- */
+
+static void set_default(const char *setting)
+{
+    sql_done(words("DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I %s', current_database()); END $$%c", setting, 0).ptr);
+}
+
+static struct ledger *another_ledger(void)
+{
+    return postgres_open(&(struct postgres_options){.loop = postgres_world_loop(), .url = postgres_world_url(), .application = "another"});
+}
+
+/* Whatever the database, the role or a pooler would have a session be. */
+static void session_does_not_rely_on_defaults(void **state)
+{
+    static const char *const defaults[] = {"default_transaction_isolation = ''repeatable read''", "client_encoding = ''LATIN1''", "synchronous_commit = off",
+                                           "lock_timeout = 0", "standard_conforming_strings = off", "bytea_output = ''escape''", "\"DateStyle\" = ''German''",
+                                           "client_min_messages = error", "idle_in_transaction_session_timeout = 0", "search_path = public"};
+    (void)state;
+    struct activity a = shop("defaults", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1)), n = item(&a, "S", "bob", "q2", "2", s_unit(&a, 1, 1));
+    for (size_t i = 0; i < countof(defaults); i++)
+        set_default(words("SET %s%c", defaults[i], 0).ptr);
+    struct ledger *before = world->ledger;
+    world->ledger = another_ledger();
+    let_pass(300);
+    assert_true(postgres_ready(world->ledger));
+    assert_int_equal(PLACE(m).reason, REASON_OK);    /* require_session lets it through */
+    assert_int_equal(strlen(world->ledger->deployment), DEPLOYMENT_TEXT);
+    sql_done("BEGIN; LOCK TABLE consumer_inbox IN EXCLUSIVE MODE");
+    assert_int_equal(PLACE(n).reason, REASON_LOCK_TIMEOUT);
+    sql_done("COMMIT");
+    assert_int_equal(migrate(), REASON_OK);
+    postgres_close(world->ledger);
+    let_pass(100);
+    world->ledger = before;
+    set_default("RESET ALL");
+}
+
+static void function_that_writes_requires_its_session(void **state)
+{
+    static const char *const writers[] = {
+#define CALL(name, lane, writes, budget, statement) (writes) ? statement : "",
+#include "call.def"
+#undef CALL
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(writers); i++)
+        if (writers[i][0])
+            assert_sql(words("SELECT count(*) FROM pg_proc WHERE pronamespace = 'seckill'::regnamespace AND proname = substring('%s' from '(\\w+)\\(') "
+                             "AND prosrc LIKE '%%require_session()%%'%c", writers[i], 0).ptr, "1");
+    sql_done("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_sql("SELECT finish_outbox('{}', '{}')", "SK001 ");
+    sql_done("ROLLBACK");
+    sql_done("BEGIN; SET LOCAL synchronous_commit = off");
+    assert_sql("SELECT finish_outbox('{}', '{}')", "SK001 ");
+    sql_done("ROLLBACK");
+}
+
+static void database_of_another_encoding_is_refused(void **state)
+{
+    (void)state;
+    char url[1200];
+    sql_done("CREATE DATABASE seckill_latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'");
+    snprintf(url, sizeof url, "%s dbname='seckill_latin'", postgres_world_url());
+    said[0] = 0;
+    assert_int_equal(postgres_migrate(url, 1000, hear, NULL), REASON_ENGINE_REFUSED);
+    assert_non_null(strstr(said, "server_encoding is LATIN1 and must be UTF8"));
+    sql_done("DROP DATABASE seckill_latin");
+}
+
+/* Another database at the same address, while the process runs. */
+static void database_of_another_deployment_is_refused(void **state)
+{
+    (void)state;
+    struct activity a = shop("foreign", 5, 5, 1);
+    struct create_order m = item(&a, "S", "ann", "q1", "1", s_unit(&a, 0, 1));
+    struct ledger *before = world->ledger;
+    world->ledger = another_ledger();
+    let_pass(300);
+    char ours[DEPLOYMENT_TEXT + 1];
+    memcpy(ours, sql("SELECT identity FROM deployment").ptr, DEPLOYMENT_TEXT);
+    ours[DEPLOYMENT_TEXT] = 0;
+    assert_string_equal(world->ledger->deployment, ours);
+    sql_done("UPDATE deployment SET identity = 'ffffffffffffffffffffffffffffffff'");
+    sql_done("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'another'");
+    let_pass(1000);
+    assert_false(postgres_ready(world->ledger));
+    assert_int_equal(PLACE(m).reason, REASON_DEPENDENCY_DOWN);
+    assert_sql("SELECT count(*) FROM consumer_inbox WHERE activity_id = 'foreign'", "0");
+    assert_sql("INSERT INTO deployment (identity) VALUES ('00000000000000000000000000000000')", "23505 deployment_pkey");
+    sql_done(words("UPDATE deployment SET identity = '%s'%c", ours, 0).ptr);
+    let_pass(8000);
+    assert_int_equal(PLACE(m).reason, REASON_OK);
+    postgres_close(world->ledger);
+    let_pass(100);
+    world->ledger = before;
+}
+
+static enum reason admit(const char *ids, const char *before, const char *user)
+{
+    struct postgres_key keys[3] = {{.purpose = "ids"}, {.purpose = "user"}, {.purpose = "ids"}};
+    char why[512];
+    snprintf(keys[0].fingerprint, sizeof keys[0].fingerprint, "%032d", atoi(ids));
+    snprintf(keys[1].fingerprint, sizeof keys[1].fingerprint, "%032d", atoi(user));
+    snprintf(keys[2].fingerprint, sizeof keys[2].fingerprint, "%032d", atoi(before));
+    return postgres_admit(postgres_world_url(), keys, before[0] ? 3 : 2, why);
+}
+
+static void process_with_other_keys_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(admit("1", "", "7"), REASON_OK);
+    assert_int_equal(admit("1", "", "7"), REASON_OK);
+    assert_int_equal(admit("2", "", "7"), REASON_CONFLICT);
+    assert_int_equal(admit("1", "", "8"), REASON_CONFLICT);
+    assert_int_equal(admit("2", "1", "7"), REASON_OK);    /* the keys are changed by two at once */
+    assert_int_equal(admit("2", "", "7"), REASON_OK);
+    assert_int_equal(admit("3", "4", "7"), REASON_CONFLICT);
+    assert_sql("SELECT count(*) FROM deployment_key", "3");
+    assert_int_equal(postgres_admit("host=127.0.0.1 port=1", &(struct postgres_key){"ids", "0"}, 1, said), REASON_DEPENDENCY_DOWN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(session_does_not_rely_on_defaults),
+        cmocka_unit_test(function_that_writes_requires_its_session),
+        cmocka_unit_test(database_of_another_encoding_is_refused),
+        cmocka_unit_test(database_of_another_deployment_is_refused),
+        cmocka_unit_test(process_with_other_keys_is_refused),
         cmocka_unit_test(the_tables_of_moves_are_the_spec),
         cmocka_unit_test(no_statement_breaks_a_promise),
         cmocka_unit_test(the_acceptance_queries_return_nothing),

@@ -265,6 +265,75 @@ static void deferred_messages_have_bounds(void **state)
     stop(d);
 }
 
+#define OURS   "00000000000000000000000000000aaa"
+#define THEIRS "00000000000000000000000000000bbb"
+
+static void messages_of(const char *deployment, size_t first, size_t end)
+{
+    for (size_t i = first; i < end; i++)
+        k.messages[i].deployment = str_of(deployment);
+}
+
+/* Our broker is dead, and another deployment's stands at its address: nothing of it is placed, parked or counted, and our offset stays. */
+static void broker_of_another_deployment_is_not_read(void **state)
+{
+    (void)state;
+    for (int read_before = 0; read_before <= 1; read_before++) {
+        fake_init(&k);
+        k.bus.deployment = OURS;
+        messages(20, 0);
+        messages_of(OURS, 0, 20);
+        struct order_desk *d = NULL;
+        if (read_before) {
+            d = consumer();
+            fake_pass(&k, 1000);
+            assert_int_equal(k.placed, 20);
+        }
+        for (size_t i = 0; i < 20; i++)
+            good_message(i);
+        messages_of(THEIRS, 0, 20);
+        for (size_t i = 0; i < 20; i++)
+            k.messages[i].unique = str_lit("ANOTHER");
+        k.link++;
+        if (!d)
+            d = consumer();
+        fake_pass(&k, 20000);
+        assert_int_equal(k.placed, read_before ? 20 : 0);
+        assert_int_equal(k.parked, 0);
+        assert_int_equal(k.queue_next, read_before ? 20 : 0);
+        assert_int_equal((int64_t)metric_read(METRIC_FOREIGN_QUEUES, 0), 1);
+        for (size_t i = 0; i < 20; i++)
+            good_message(i);    /* ours is back */
+        messages_of(OURS, 0, 20);
+        fake_pass(&k, 20000);
+        assert_true(k.placed >= 20);
+        assert_int_equal(k.queue_next, 20);
+        assert_int_equal((int64_t)metric_read(METRIC_FOREIGN_QUEUES, 0), 0);
+        stop(d);
+    }
+}
+
+/* Single messages of others in a queue that is ours. */
+static void message_of_another_deployment_is_parked(void **state)
+{
+    (void)state;
+    fake_init(&k);
+    k.bus.deployment = OURS;
+    messages(10, 0);
+    messages_of(OURS, 0, 10);
+    messages_of(THEIRS, 0, 1);
+    messages_of(THEIRS, 4, 6);
+    messages_of("", 8, 9);
+    struct order_desk *d = consumer();
+    fake_pass(&k, 2000);
+    assert_int_equal(k.placed, 6);
+    assert_int_equal(k.parked, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(k.parked_why[i], REASON_MESSAGE_FOREIGN);
+    assert_int_equal(k.queue_next, 10);
+    stop(d);
+}
+
 static void what_cannot_be_read_is_parked_in_its_turn(void **state)
 {
     (void)state;
@@ -1594,9 +1663,9 @@ int main(void)
     log_level_set(LEVEL_FATAL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_placed_and_the_offset_is_behind_it), cmocka_unit_test(consumer_reports_when_its_queue_was_read), cmocka_unit_test(the_one_that_can_never_be_taken_is_parked),
-        cmocka_unit_test(forged_message_is_parked), cmocka_unit_test(event_carries_its_tag_and_follows_its_order), cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
         cmocka_unit_test(consume_with_held_unit_defers_its_message_alone), cmocka_unit_test(consume_with_lock_timeout_splits_and_defers),
         cmocka_unit_test(deferred_messages_have_bounds),
+        cmocka_unit_test(forged_message_is_parked), cmocka_unit_test(broker_of_another_deployment_is_not_read), cmocka_unit_test(message_of_another_deployment_is_parked), cmocka_unit_test(event_carries_its_tag_and_follows_its_order), cmocka_unit_test(what_cannot_be_read_is_parked_in_its_turn), cmocka_unit_test(a_reused_message_id_is_parked_behind_the_offset),
         cmocka_unit_test(another_queue_is_read_from_its_beginning), cmocka_unit_test(a_new_link_is_not_believed_before_the_queue_is_known),
         cmocka_unit_test(what_retention_took_is_gone_and_the_rest_is_read), cmocka_unit_test(whatever_fails_everything_is_placed),
         cmocka_unit_test(a_consumer_may_die_at_any_moment), cmocka_unit_test(a_row_of_several_effects_ends_with_the_last), cmocka_unit_test(rows_are_carried_where_they_belong),
