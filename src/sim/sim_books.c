@@ -33,7 +33,7 @@ void sim_books_end(struct sim_books *b)
     struct sim_map *maps[] = {
         &b->activity_by_id, &b->inbox_by_reservation, &b->inbox_by_message, &b->released_by_request, &b->order_by_id, &b->order_by_reservation,
         &b->order_by_request, &b->order_by_purchase, &b->order_by_token, &b->order_by_unit, &b->row_by_key, &b->row_by_number, &b->offset_by_queue, &b->review_by_id,
-        &b->review_by_reservation, &b->review_by_request, &b->payment_by_id, &b->payment_by_order, &b->webhook_by_id};
+        &b->review_by_reservation, &b->review_by_request, &b->payment_by_id, &b->payment_by_order, &b->webhook_by_id, &b->held_by_reservation};
     for (size_t i = 0; i < countof(maps); i++)
         sim_map_free(maps[i]);
     sim_ground_free(&b->ground);

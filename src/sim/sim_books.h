@@ -147,6 +147,7 @@ struct sim_books {
     struct sim_map activity_by_id, inbox_by_reservation, inbox_by_message, released_by_request;
     struct sim_map order_by_id, order_by_reservation, order_by_request, order_by_purchase, order_by_token, order_by_unit;
     struct sim_map row_by_key, row_by_number, offset_by_queue, review_by_id, review_by_reservation, review_by_request;
+    struct sim_map held_by_reservation;    /* messages that a place left out because another transaction held their unit */
     struct sim_map payment_by_id, payment_by_order, webhook_by_id;
     struct sim_ground ground;
 };

@@ -118,6 +118,8 @@ static bool act_place(struct sim_call *c)
         at[ask.count] = i;
         if (!unit_held(c, b, &asked->items[i]))
             items[ask.count++] = asked->items[i];
+        else
+            sim_map_put(&b->held_by_reservation, sim_text(&b->ground, asked->items[i].reservation), b);
     }
     enum reason reason = sim_books_place(b, &ask, now_of(c), decided, &regressed);
     for (size_t i = 0; i < ask.count; i++)

@@ -69,6 +69,7 @@ LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off A
 DECLARE
   a activity%ROWTYPE;
 BEGIN
+  PERFORM require_session();
   SELECT * INTO a FROM activity WHERE activity_id = p_activity FOR UPDATE;
   IF a.activity_id IS NULL THEN
     RETURN 'UNKNOWN_ACTIVITY';

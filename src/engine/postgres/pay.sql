@@ -246,6 +246,7 @@ END $$;
 -- record_callback: a correctly signed callback that could not be understood becomes a review, once for each (channel, webhook-id) and body.
 CREATE OR REPLACE FUNCTION record_callback(p_webhook text, p_channel text, p_hash bytea, p_body bytea) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+  PERFORM require_session();
   INSERT INTO review (review_id, kind, reason, message_key, body, channel)
   VALUES (encode(sha256(convert_to('callback:' || p_channel || ':' || p_webhook || ':', 'UTF8') || p_hash), 'hex'), 'CALLBACK', 'CALLBACK_UNREADABLE', p_webhook, p_body,
           p_channel)
@@ -261,6 +262,7 @@ DECLARE
   ids bigint[];
   given_up text[];
 BEGIN
+  PERFORM require_session();
   ids := ARRAY(SELECT b.outbox_id FROM outbox b WHERE b.outbox_id = ANY (f_row) AND b.kind = 'REFUND'
                AND EXISTS (SELECT FROM unnest(f_row, f_version) f(id, version) WHERE f.id = b.outbox_id AND f.version = b.version)
                ORDER BY b.outbox_id FOR UPDATE SKIP LOCKED);

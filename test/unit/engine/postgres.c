@@ -16,6 +16,7 @@
 #include "check.h"
 #include "params.h"
 #include "postgres.h"
+#include "session.h"
 #include "resolve.h"
 #include "sqlstate.h"
 
@@ -50,6 +51,7 @@ static const struct {
     {"0A000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
     {"28P01", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
     {"3D000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
+    {"SK001", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
     {"3F000", REASON_DEPENDENCY_DOWN, REASON_UNCERTAIN, SQLSTATE_LEAVE},
     {"42883", REASON_ENGINE_REFUSED, REASON_UNCERTAIN, SQLSTATE_STAY},
     {"54000", REASON_POISON, REASON_POISON, SQLSTATE_STAY},
@@ -163,11 +165,32 @@ static void too_much_is_noticed(void **state)
     params_free(&p);
 }
 
+/* What a connection sets once it stands: nothing of it may travel as startup options, which poolers drop. */
+static void session_sets_and_verifies_what_it_relies_on(void **state)
+{
+    static const char *const wanted[] = {"'synchronous_commit', 'on'", "'default_transaction_isolation', 'read committed'", "'client_encoding', 'UTF8'",
+                                         "'idle_in_transaction_session_timeout', '5000'", "'lock_timeout', '500'", "'search_path', 'seckill'"};
+    static const char *const set_only[] = {"'tcp_keepalives_idle', '10'", "'tcp_keepalives_interval'", "'tcp_keepalives_count'", "'tcp_user_timeout'"};
+    static const char *const facts[] = {"'server_encoding', 'UTF8'", "'transaction_isolation', 'read committed'", "'session_replication_role', 'origin'"};
+    char set[8192], verify[8192];
+    struct buf s = buf_fixed(set, sizeof set - 1), v = buf_fixed(verify, sizeof verify - 1);
+    (void)state;
+    session_write_set(&s, "lock_timeout=500");
+    session_write_verify(&v, "lock_timeout=500");
+    assert_true(buf_ok(&s) && buf_ok(&v));
+    set[s.len] = verify[v.len] = 0;
+    for (size_t i = 0; i < countof(wanted); i++)
+        assert_true(strstr(set, wanted[i]) && strstr(verify, wanted[i]));
+    for (size_t i = 0; i < countof(set_only); i++)
+        assert_non_null(strstr(set, set_only[i]));
+    for (size_t i = 0; i < countof(facts); i++)
+        assert_non_null(strstr(verify, facts[i]));
+}
+
 /* What a connection asks of the server when it begins. The rest is nothing that a server that says nothing could show. */
 static void says_what_it_relies_on(const char *host)
 {
-    static const char *const wanted[] = {"synchronous_commit=on", "idle_in_transaction_session_timeout=", "lock_timeout=", "statement_timeout=",
-                                         "tcp_keepalives_idle=", "tcp_keepalives_interval=", "tcp_keepalives_count=", "tcp_user_timeout="};
+    static const char *const wanted[] = {"client_encoding UTF8", "user somebody", "database some"};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), conn = -1;
@@ -195,6 +218,7 @@ static void says_what_it_relies_on(const char *host)
     for (size_t i = 0; i < countof(wanted); i++)
         if (!strstr(heard, wanted[i]))
             fail_msg("%s is not asked for", wanted[i]);
+    assert_null(strstr(heard, "options"));
     close(conn);
     close(listener);
     postgres_close(l);
@@ -266,7 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sqlstate_has_its_reason), cmocka_unit_test(every_row_is_reached), cmocka_unit_test(no_error_reads_as_done),
-        cmocka_unit_test(a_connection_says_what_it_relies_on), cmocka_unit_test(only_a_name_is_looked_up),
+        cmocka_unit_test(session_sets_and_verifies_what_it_relies_on), cmocka_unit_test(a_connection_says_what_it_relies_on), cmocka_unit_test(only_a_name_is_looked_up),
         cmocka_unit_test(parameters_are_the_servers_bytes), cmocka_unit_test(too_much_is_noticed),
     };
     return cmocka_run_group_tests_name("postgres", tests, NULL, NULL);
