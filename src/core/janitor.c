@@ -10,6 +10,8 @@
 #include "metric.h"
 
 #define DUE_MAX 32    /* users of one call */
+#define NUMBERS_LOW 256      /* activities that can still be created: below that an alarm */
+#define NUMBERS_ROUNDS 64    /* how often they are counted, in rounds */
 #define MISSING_SAID_US 60000000ull
 #define TURN_MS 20000    /* between two turns of an old reservation, at most */
 #define STEP_MOST_MS 120000    /* between two announcements of one whose message may still be unread, at most */
@@ -68,6 +70,7 @@ struct janitor {
     bool visited_again;                 /* it was found to have lost a key */
     struct waiter caller, reader;
     uint64_t reader_us, read_before_us; /* when the ledger was last asked how far the queues are read; what the broker had stored before that moment (monotonic) is decided; 0: not known */
+    bool numbers_low;                   /* fewer activities can be created than NUMBERS_LOW */
     struct alarm tick;
     uint64_t tokens_used, burst_us, consumed_before;    /* the budget of repeats */
     struct janitor_facts facts;
@@ -415,18 +418,33 @@ static void stock_came(struct waiter *w, enum reason reason, const void *result)
     store_install(j->store, &ask, &j->caller);
 }
 
+/* Says once when it falls below the threshold. */
+static void watch_numbers(struct janitor *j, uint32_t numbers_free)
+{
+    bool low = numbers_free < NUMBERS_LOW;
+    metric_set(METRIC_ACTIVITY_NUMBERS_FREE, 0, numbers_free);
+    if (low && !j->numbers_low) {
+        struct log_line l = log_event(LEVEL_ERROR, "activity_numbers_low");
+        log_i64(&l, "free", numbers_free);
+        log_end(&l);
+    }
+    j->numbers_low = low;
+}
+
 static void backlog_came(struct waiter *w, enum reason reason, const void *result)
 {
     struct janitor *j = container_of(w, struct janitor, reader);
     const struct backlog_answer *a = result;
     uint64_t read_us = reason == REASON_OK && a->read_ms >= 0 ? (uint64_t)a->read_ms * 1000 : UINT64_MAX;
     j->read_before_us = read_us < j->reader_us ? j->reader_us - read_us : 0;
+    if (reason == REASON_OK)
+        watch_numbers(j, a->numbers_free);
 }
 
-/* Only where something waits for a verdict. */
+/* Where something waits for a verdict; and now and then, for the number of activities that can still be created. */
 static void ask_backlog(struct janitor *j)
 {
-    if (j->facts.pending == 0 || waiter_busy(&j->reader))
+    if ((j->facts.pending == 0 && j->round % NUMBERS_ROUNDS != 1) || waiter_busy(&j->reader))
         return;
     j->reader_us = clock_mono_us(j->clock);
     j->reader = (struct waiter){.wake = backlog_came, .budget_ms = j->options.call_ms};

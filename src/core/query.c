@@ -312,6 +312,8 @@ static void gave_up(struct waiter *w, enum reason reason, const void *result)
     struct query *q = container_of(w, struct query, waiter);
     if (reason == REASON_OK)
         ask_ledger(q, LOOK_RESERVATION, q->id, ledger_said);    /* ours, or what another has decided in between */
+    else if (reason == REASON_NOT_FOUND)
+        conclude(q, REASON_NOT_FOUND);
     else
         show_nothing(q);
 }

@@ -88,7 +88,7 @@ struct release_lost_ask {
     uint32_t after_ms;                 /* how long after it was first asked for */
 };
 #define LOST_MOST 8
-/* OK (a verdict stands now) · UNCHANGED (not yet, or not ever: above LOST_MOST). */
+/* OK (a verdict stands now) · UNCHANGED (not yet, or not ever: above LOST_MOST) · NOT_FOUND (it was of an archived activity, whose number another has now). */
 
 /* ---- backlog: what may still be unread in the broker ----------------------------------------------------------------------- */
 
@@ -99,6 +99,7 @@ struct backlog_ask {
 struct backlog_answer {
     int64_t read_ms;                   /* all messages stored so long ago or longer are decided or parked; -1: not known */
     bool unread;                       /* a bucket of the activity has been recovered, and a message stored before that may still be unread */
+    uint32_t numbers_free;             /* where no activity was named: how many activities can still be created */
 };
 #define BACKLOG_SETTLES_MS 60000       /* after the recovery's begin, each queue must have been caught up: a consumer finds a new queue within 35 s */
 #define BACKLOG_MOST_MS 259200000      /* 72 hours: so long the broker keeps a message */

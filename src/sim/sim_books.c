@@ -371,8 +371,10 @@ enum reason sim_books_create(struct sim_books *b, const struct activity *terms, 
     *out = a;
     if (a)
         return same_terms(a, terms) ? REASON_OK : REASON_CONFLICT;
-    if (!sound(terms) || b->activity_count == 4095)
+    if (!sound(terms))
         return REASON_POISON;
+    if (b->activity_count == 4095)
+        return REASON_ACTIVITY_NUMBERS_USED;
     a = sim_new(&b->ground, struct activity);
     struct sku *skus = sim_array(&b->ground, struct sku, terms->sku_count);
     *a = *terms;

@@ -29,7 +29,8 @@ struct backlog_answer sim_books_backlog(const struct sim_books *b, const struct 
             begun_ms = h->begun_ms;
     }
     return (struct backlog_answer){.read_ms = least == INT64_MAX || least == 0 ? -1 : now_ms > least ? now_ms - least : 0,
-                                   .unread = begun_ms != 0 && unread_since(b, ask->group, begun_ms + BACKLOG_SETTLES_MS, now_ms)};
+                                   .unread = begun_ms != 0 && unread_since(b, ask->group, begun_ms + BACKLOG_SETTLES_MS, now_ms),
+                                   .numbers_free = ask->activity.len == 0 ? 4095 - (uint32_t)b->activity_count : 0};
 }
 
 static struct sim_question *question_of(struct sim_books *b, const struct release_lost_ask *ask)

@@ -88,7 +88,8 @@ BEGIN
 END $$;
 
 -- activity_create: the activity, its SKUs and one row per unit; number and units are given here, contiguous per SKU; units are dealt
--- to the buckets in turn. Out: OK and its rows, also where it stood with the same terms; CONFLICT where with others.
+-- to the buckets in turn. Out: OK and its rows, also where it stood with the same terms; CONFLICT where with others. SK010: an archived activity had this id;
+-- SK011: every number is in use, or in quarantine (archive.sql).
 CREATE OR REPLACE FUNCTION activity_create(
   p_activity text, p_title text, p_buckets smallint, p_starts bigint, p_ends bigint, p_pay_timeout integer, p_qualification boolean,
   s_sku text[], s_stock bigint[], s_price bigint[], s_currency text[], p_actor text, p_note text)
@@ -99,6 +100,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
   base bigint;
+  free_number integer;
   result text := 'OK';
 BEGIN
   PERFORM require_session();
@@ -114,10 +116,16 @@ BEGIN
       result := 'CONFLICT';
     END IF;
   ELSE
+    IF EXISTS (SELECT FROM archived_activity r WHERE r.activity_id = p_activity) THEN
+      RAISE EXCEPTION 'activity %: an archived activity had this id', p_activity USING ERRCODE = 'SK010';
+    END IF;
+    free_number := activity_number_next();
+    IF free_number IS NULL THEN
+      RAISE EXCEPTION 'activity %: no number is free', p_activity USING ERRCODE = 'SK011';
+    END IF;
     INSERT INTO activity (activity_id, number, title, buckets, starts_at, ends_at, pay_timeout_s, qualification)
-    SELECT p_activity, coalesce(max(number), 0) + 1, p_title, p_buckets, to_timestamp(p_starts / 1000.0), to_timestamp(p_ends / 1000.0), p_pay_timeout,
-           p_qualification FROM activity;
-    base := coalesce((SELECT k.unit_first + k.stock FROM activity_sku k ORDER BY k.unit_first DESC LIMIT 1), 1);
+    VALUES (p_activity, free_number, p_title, p_buckets, to_timestamp(p_starts / 1000.0), to_timestamp(p_ends / 1000.0), p_pay_timeout, p_qualification);
+    base := greatest((SELECT k.unit_first + k.stock FROM activity_sku k ORDER BY k.unit_first DESC LIMIT 1), (SELECT max(unit_past) FROM archived_activity), 1);
     INSERT INTO activity_sku (activity_id, sku_id, place, stock, unit_first, price, currency)
     SELECT p_activity, s.sku, s.place, s.stock, base + sum(s.stock) OVER (ORDER BY s.place) - s.stock, s.price, s.currency
     FROM unnest(s_sku, s_stock, s_price, s_currency) WITH ORDINALITY s(sku, stock, price, currency, place);

@@ -186,14 +186,15 @@ CREATE OR REPLACE FUNCTION audit_rest_findings() RETURNS TABLE (f_rule text, f_s
                           LEFT JOIN consumer_inbox r ON r.reservation_id = reservation_of(q.order_id) WHERE o.order_id IS NULL)
   SELECT * FROM (
     SELECT 'H1' AS rule, o.order_id AS subject, 'of item ' || o.activity_id || '/' || o.sku_id || ', which does not exist' AS detail
-    FROM orders o LEFT JOIN activity_sku s USING (activity_id, sku_id) WHERE s.sku_id IS NULL
+    FROM orders o LEFT JOIN activity_sku s USING (activity_id, sku_id) WHERE s.sku_id IS NULL AND NOT activity_leaves(o.activity_id)
     UNION ALL
     SELECT 'H7', x.reservation_id, 'ORDERED in activity ' || x.activity_id || ', which does not exist'
     FROM consumer_inbox x LEFT JOIN activity a USING (activity_id) WHERE x.outcome = 'ORDERED' AND a.activity_id IS NULL
+      AND NOT EXISTS (SELECT FROM archived_activity r WHERE r.activity_id = x.activity_id)
     UNION ALL
     SELECT 'H10', 'unit ' || t.unit, 'belongs to no SKU''s stock' FROM inventory_token t
     LEFT JOIN activity_sku s ON t.activity_id = s.activity_id AND t.sku_id = s.sku_id AND t.unit BETWEEN s.unit_first AND s.unit_first + s.stock - 1
-    WHERE s.sku_id IS NULL
+    WHERE s.sku_id IS NULL AND NOT activity_leaves(t.activity_id)
     UNION ALL
     SELECT 'H9', substr(b.key, 8), 'a refund without a payment' FROM outbox b LEFT JOIN payment_record q ON q.payment_id = b.subject
     WHERE b.kind = 'REFUND' AND q.payment_id IS NULL

@@ -9,12 +9,14 @@ $$;
 
 -- backlog. In: the consumer group; an activity, or ''. Out: b_read_ms: messages stored so many milliseconds ago or longer are all decided or parked, -1 where that
 -- is not known; b_unread: a bucket of the activity has been recovered, and a message that was stored before may still be unread. A consumer
--- finds a new queue within 35 s, so each queue must have been caught up a minute after the recovery began.
-CREATE OR REPLACE FUNCTION backlog(p_group text, p_activity text) RETURNS TABLE (b_read_ms bigint, b_unread boolean) LANGUAGE sql STABLE AS $$
+-- finds a new queue within 35 s, so each queue must have been caught up a minute after the recovery began. b_numbers_free: with '', how many activities can still be created.
+DROP FUNCTION IF EXISTS backlog(text, text);
+CREATE OR REPLACE FUNCTION backlog(p_group text, p_activity text) RETURNS TABLE (b_read_ms bigint, b_unread boolean, b_numbers_free integer) LANGUAGE sql STABLE AS $$
   SELECT (SELECT CASE WHEN count(*) = 0 OR count(o.caught_up_at) < count(*) THEN -1
                       ELSE greatest(0, extract(epoch FROM now() - min(o.caught_up_at)) * 1000)::bigint END
           FROM consumer_offset o WHERE o.consumer_group = p_group),
-         coalesce((SELECT messages_unread_since(p_group, max(b.begun_at) + interval '60 s') FROM bucket b WHERE b.activity_id = p_activity HAVING max(b.begun_at) IS NOT NULL), false)
+         coalesce((SELECT messages_unread_since(p_group, max(b.begun_at) + interval '60 s') FROM bucket b WHERE b.activity_id = p_activity HAVING max(b.begun_at) IS NOT NULL), false),
+         CASE WHEN p_activity = '' THEN activity_numbers_free() ELSE 0 END
 $$;
 
 -- release_lost: a reservation that neither Redis nor this database knows is RELEASED(LOST).
@@ -30,6 +32,9 @@ BEGIN
   PERFORM require_session();
   IF EXISTS (SELECT FROM consumer_inbox x WHERE x.reservation_id = p_reservation) THEN
     RETURN 'OK';
+  END IF;
+  IF reservation_archived(p_reservation) THEN
+    RETURN 'NOT_FOUND';    -- the activity number was used again: it is of the old one
   END IF;
   SELECT q.first_asked_at INTO asked FROM lost_question q WHERE q.activity_id = p_activity AND q.user_id = p_user AND q.reservation_id = p_reservation;
   IF asked IS NULL THEN

@@ -125,7 +125,8 @@ BEGIN
                x.outcome IS NOT DISTINCT FROM 'RELEASED' AND o.order_id IS NULL AS released,
                -- whether the record of this name may be written: there is none, or it says FAILED
                h.payment_id IS NULL OR (h.order_id = i.ord AND h.result = 'FAILED' AND i.result = 'SUCCESS') AS writable,
-               CASE WHEN o.order_id IS NULL AND (x.outcome = 'ORDERED' OR (x.outcome IS NULL AND i.reservation <> '')) THEN 'PAYMENT_UNDECIDED'
+               CASE WHEN o.order_id IS NULL AND (x.outcome = 'ORDERED' OR (x.outcome IS NULL AND i.reservation <> ''))
+                      AND NOT reservation_archived(i.reservation) THEN 'PAYMENT_UNDECIDED'
                     WHEN w.webhook_id IS NOT NULL THEN 'PAYMENT_QUARANTINED WEBHOOK_ID_REUSED'
                     WHEN h.order_id <> i.ord OR (i.name <> i.payment AND h.payment_id IS NULL) THEN 'PAYMENT_QUARANTINED PAYMENT_ID_REUSED'
                     WHEN h.result = 'SUCCESS' OR h.result = i.result THEN 'PAYMENT_DUPLICATE'

@@ -58,7 +58,7 @@ static void decided(struct ledger *l, const struct decided_ask *a, struct waiter
 static void backlog_decode(struct call *c, const PGresult *r)
 {
     check(PQntuples(r) == 1);
-    wake(c, REASON_OK, &(struct backlog_answer){.read_ms = field_int(r, 0, 0), .unread = field_bool(r, 0, 1)});
+    wake(c, REASON_OK, &(struct backlog_answer){.read_ms = field_int(r, 0, 0), .unread = field_bool(r, 0, 1), .numbers_free = (uint32_t)field_int(r, 0, 2)});
 }
 
 static void backlog(struct ledger *l, const struct backlog_ask *a, struct waiter *w)
