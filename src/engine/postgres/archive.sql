@@ -167,7 +167,9 @@ BEGIN
       after := ARRAY(SELECT unnest(after));
       payments_now := ARRAY(SELECT p.payment_id FROM payment_record p WHERE p.order_id = ANY (orders_now));
       RETURN QUERY SELECT after, 'consumer_inbox', to_jsonb(x) FROM consumer_inbox x WHERE x.reservation_id = ANY (reservations_now);
-      RETURN QUERY WITH gone AS (DELETE FROM payment_webhook w WHERE w.payment_id = ANY (payments_now) RETURNING w.*)
+      RETURN QUERY WITH gone AS (DELETE FROM payment_webhook w
+          WHERE w.payment_id = ANY (payments_now || ARRAY(SELECT p.given_id FROM payment_record p WHERE p.payment_id = ANY (payments_now) AND p.given_id IS NOT NULL))
+            AND w.order_id = ANY (orders_now) RETURNING w.*)
         SELECT after, 'payment_webhook', to_jsonb(gone) FROM gone;
       RETURN QUERY WITH gone AS (DELETE FROM payment_record p WHERE p.payment_id = ANY (payments_now) RETURNING p.*)
         SELECT after, 'payment_record', to_jsonb(gone) FROM gone;
