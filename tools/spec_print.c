@@ -253,7 +253,7 @@ static void redis(void)
 {
     head("Redis", "spec/redis_key.def",
          "Everything of an activity's bucket lies under `sk:{ACTIVITY:BUCKET}:EPOCH:` and one of these names; A stands for a SKU. Only the scripts write there. "
-         "Beside them stands one key of the server, `seckill:deployment`: the identity of the deployment that it belongs to ([decision 0017](../decisions/0017-a-deployment-has-an-identity.md)).\n\n"
+         "Beside them stands one key of the server, `seckill:deployment`: the identity of the deployment that it belongs to ([decision 0021](../decisions/0021-a-deployment-has-an-identity.md)).\n\n"
          "`users`, `pending`, `free` and `rest` hold one member more, `#` (score +inf), `gen` one byte and `win` one bit more: "
          "a key without that guard was deleted or evicted, and its bucket closes until it is recovered.");
     HEADER("key", "type", "holds", "bytes, measured");

@@ -75,7 +75,7 @@ struct probe {
 static const struct probe probes[] = {
     {CALL_place, "64 new", 10000, NULL, PATIENT(ITEMS("new", FREE " + k", "'v' || k", "'q_new' || k"))},
     {CALL_place, "64 that stand", 12000, NULL, STOOD},
-    {CALL_place, "64 of users that have theirs", 16000, NULL, PATIENT(ITEMS("again", FREE " + k", "'u' || k * 1500", "'q_again' || k"))},
+    {CALL_place, "64 of users that have theirs", 18000, NULL, PATIENT(ITEMS("again", FREE " + k", "'u' || k * 1500", "'q_again' || k"))},
     {CALL_place, "64 requests that are decided", 16000, NULL, PATIENT(ITEMS("same", FIRST " + k * 1500", "'u' || k * 1500", "'q' || k * 1500"))},
     {CALL_place, "64 in a hurry", 12000, NULL, HURRY(ITEMS("soon", FREE " + k", "'v' || k", "'q_soon' || k"))},
     {CALL_release, "64 new", 10000, NULL, RELEASED("'rsv_rel' || k", FREE " + k", "'v' || k")},
