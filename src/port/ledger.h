@@ -551,7 +551,7 @@ struct ledger_ops {
     void (*prove)(struct ledger *, unsigned slot, struct waiter *);                             /* → NULL                     */
     struct str (*refusal)(struct ledger *);                                                     /* at once; NULL: it has no words of its own */
 };
-/* `deployment`: the identity of the deployment that the ledger belongs to (docs/protocol.md §13), as text with a zero; empty: not known yet. The engine writes it
+/* `deployment`: the identity of the deployment that the ledger belongs to (docs/protocol.md §15), as text with a zero; empty: not known yet. The engine writes it
  * once; it never changes after. */
 #define DEPLOYMENT_TEXT 32
 struct ledger {
