@@ -52,7 +52,7 @@ planted:  ## one guard after another taken away in a copy: a test must find each
 	@tools/planted
 test-fast: ## the tests that need no server, in under half a minute
 	@tools/test --fast
-browser:  ## a real browser against the admin listener: pages of other origins, DNS rebinding (brings Chromium, some 300 MB)
+browser: build ## a real browser against the admin listener: pages of other origins, DNS rebinding (brings Chromium, some 300 MB)
 	@tools/setup browser
 	@python3 test/live/browser_admin.py
 check:    ## shell scripts looked over, warnings as errors with gcc and clang

@@ -38,7 +38,11 @@ static bool next_word(const char **at, struct str *name, struct str *value)
 
 static void write_set(struct buf *sql, struct str name, struct str value)
 {
-    buf_add_fmt(sql, ", set_config('" STR_FMT "', '" STR_FMT "', false)", STR_ARG(name), STR_ARG(value));
+    buf_add_str(sql, str_lit(", set_config('"));
+    buf_add_str(sql, name);
+    buf_add_str(sql, str_lit("', '"));
+    buf_add_str(sql, value);
+    buf_add_str(sql, str_lit("', false)"));
 }
 
 void session_write_set(struct buf *sql, const char *more)
@@ -55,7 +59,11 @@ void session_write_set(struct buf *sql, const char *more)
 
 static void write_row(struct buf *sql, struct str name, struct str value)
 {
-    buf_add_fmt(sql, "('" STR_FMT "', '" STR_FMT "'), ", STR_ARG(name), STR_ARG(value));
+    buf_add_str(sql, str_lit("('"));
+    buf_add_str(sql, name);
+    buf_add_str(sql, str_lit("', '"));
+    buf_add_str(sql, value);
+    buf_add_str(sql, str_lit("'), "));
 }
 
 void session_write_verify(struct buf *sql, const char *more)
