@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_guard.h: which requests the admin and health listeners answer at all (docs/decisions/0017). A pure function of a request and the settings.
+ * admin_guard.h: which requests the admin and health listeners answer at all (docs/decisions/0019-the-admin-listener-answers-its-own-callers.md). A pure function of a request and the settings.
  *
  *   Host            an IP address, `localhost`, or a name of admin.hosts: a page that reaches this listener through a DNS name of its own is refused
  *   Origin          that of this listener, as Host names it; Sec-Fetch-Site no other than same-origin or none
