@@ -557,7 +557,7 @@ struct admin_api *admin_api_open(const struct admin_options *options, int *error
     struct admin_api *a = calloc(1, sizeof *a);
     check(a != NULL);
     a->options = *options;
-    struct http_server_config config = {.listen = options->listen, .connections_max = 256, .limits = {.body = BODY_MAX}, .arena = 32 * 1024 + sizeof(struct admin_op),
+    struct http_server_config config = {.listen = options->listen, .connections_max = options->connections_max > 0 ? options->connections_max : 256, .limits = {.body = BODY_MAX}, .arena = 32 * 1024 + sizeof(struct admin_op),
                                         .handle = handle, .refuse = problem_of_server, .owner = a};
     a->server = http_server_open(options->ports->loop, &config, error);
     if (!a->server) {

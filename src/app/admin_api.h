@@ -13,6 +13,7 @@ struct admin_options {
     struct address listen;
     bool full;                     /* the admin role; else only health, metrics and version */
     unsigned roles;                /* of the whole process: whose metrics it shows */
+    size_t connections_max;        /* 0: 256 */
     const struct config *config;   /* it outlives the API, as the rest */
     struct ports *ports;           /* all of them where full */
     const struct health *health;

@@ -194,6 +194,8 @@ int verb_check_config(const struct call *c)
     fflush(stdout);    /* else the note may stand in the middle of a line, where both go to one place */
     if (result == CONFIG_GOOD && config_development_keys(&config))
         fputs("note: ids.keys, qualification.keys or payment.webhook_keys are the development ones, which everybody knows\n", stderr);
+    if (result == CONFIG_GOOD && config.auth_mode == AUTH_JWT && (config.auth_jwt_issuer[0] == 0 || config.auth_jwt_audience[0] == 0))
+        fputs("note: auth.jwt_issuer or auth.jwt_audience is empty: a token that was signed with a key of ours for anything else is accepted\n", stderr);
     buf_free(&complaints);
     config_free(&config);
     return result == CONFIG_GOOD ? live ? (int)live->leave : LEAVE_DONE : result == CONFIG_UNSAFE ? LEAVE_REFUSED : LEAVE_CONFIG;

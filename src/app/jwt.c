@@ -10,10 +10,15 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "hash.h"
 
 #define KEYS_MAX 16
 #define TOKEN_MAX 4096
 #define LEEWAY_S 30
+#define TIME_MAX 253402300799    /* the last second of the year 9999 */
+#define MAPPED_PREFIX "u_"
+#define MAPPED_BYTES 20           /* of the digest: 32 characters of base32 */
+#define MAPPED_TEXT 34
 
 struct jwt_keys {
     char *text;
@@ -123,39 +128,142 @@ static struct str text_of(const json_t *object, const char *key)
     return json_is_string(v) ? (struct str){json_string_value(v), json_string_length(v)} : (struct str){0};
 }
 
-/* The key that the header names; NULL and *why where the header is not one of ours. */
-static EVP_MAC_CTX *choose(const struct jwt_keys *k, struct str header, const char **why)
+/* ---- subjects ---- */
+
+static bool looks_mapped(struct str s)
 {
-    EVP_MAC_CTX *key = NULL;
+    if (s.len != MAPPED_TEXT || !str_starts(s, str_lit(MAPPED_PREFIX)))
+        return false;
+    for (size_t i = sizeof MAPPED_PREFIX - 1; i < s.len; i++)
+        if (!((s.ptr[i] >= 'a' && s.ptr[i] <= 'z') || (s.ptr[i] >= '2' && s.ptr[i] <= '7')))
+            return false;
+    return true;
+}
+
+static size_t base32_write(const uint8_t *bytes, size_t n, char *out)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+    size_t written = 0;
+    for (size_t i = 0; i < n; i += 5) {    /* n is a multiple of five */
+        uint64_t five = 0;
+        for (size_t b = 0; b < 5; b++)
+            five = five << 8 | bytes[i + b];
+        for (int shift = 35; shift >= 0; shift -= 5)
+            out[written++] = letters[five >> shift & 31];
+    }
+    return written;
+}
+
+bool jwt_user_id(struct str subject, char out[JWT_USER_TEXT], size_t *len)
+{
+    uint8_t digest[32];
+    if (subject.len == 0 || subject.len > JWT_SUBJECT_MAX)
+        return false;
+    if (str_is_id(subject) && !looks_mapped(subject)) {
+        memcpy(out, subject.ptr, subject.len);
+        *len = subject.len;
+        return true;
+    }
+    sha256(subject, digest);
+    memcpy(out, MAPPED_PREFIX, sizeof MAPPED_PREFIX - 1);
+    *len = sizeof MAPPED_PREFIX - 1 + base32_write(digest, MAPPED_BYTES, out + sizeof MAPPED_PREFIX - 1);
+    check(*len == MAPPED_TEXT);
+    return true;
+}
+
+/* ---- the header ---- */
+
+/* An access token or a plain one; any other kind (a logout token, a DPoP proof) is signed with the same key and means something else. */
+static bool type_accepted(const json_t *typ)
+{
+    static const struct str types[] = {{"jwt", 3}, {"application/jwt", 15}, {"at+jwt", 6}, {"application/at+jwt", 18}};
+    struct str said = json_is_string(typ) ? (struct str){json_string_value(typ), json_string_length(typ)} : (struct str){0};
+    for (size_t i = 0; i < countof(types); i++)
+        if (said.len == types[i].len && str_eq_nocase(said, types[i]))
+            return true;
+    return typ == NULL;
+}
+
+/* Bit i: key i may have signed it. 0 and *why where the header is not one of ours. */
+static uint32_t choose(const struct jwt_keys *k, struct str header, const char **why)
+{
+    uint32_t keys = 0;
     json_t *h = json_loadb(header.ptr, header.len, JSON_REJECT_DUPLICATES, NULL);
     *why = "the token's header cannot be read";
     if (json_is_object(h)) {
-        struct str kid = text_of(h, "kid");
+        const json_t *kid = json_object_get(h, "kid");
         bool ours = str_eq(text_of(h, "alg"), str_lit("HS256")) && !json_object_get(h, "crit");
-        *why = ours ? "the token names no key of ours" : "the token is not signed with HS256";
-        for (size_t i = 0; ours && i < k->count; i++)
-            if (str_eq(k->keys[i].kid, kid))
-                key = k->keys[i].mac;
+        bool type = type_accepted(json_object_get(h, "typ"));
+        *why = !ours ? "the token is not signed with HS256" : !type ? "the token's typ is neither JWT nor at+jwt" : "the token names no key of ours";
+        for (size_t i = 0; ours && type && i < k->count; i++)
+            if (!kid || (json_is_string(kid) && str_eq(k->keys[i].kid, text_of(h, "kid"))))
+                keys |= 1u << i;
     }
     json_decref(h);
-    return key;
+    return keys;
 }
 
-static const char *read_claims(const json_t *c, int64_t now_s, struct arena *arena, struct str *user)
+static bool signed_by_any(const struct jwt_keys *k, uint32_t keys, struct str text, struct str signature)
 {
-    struct str sub = text_of(c, "sub");
-    const json_t *end = json_object_get(c, "exp"), *start = json_object_get(c, "nbf");
-    if (!str_is_id(sub))
-        return "the token's sub is no user id";
-    if (!json_is_number(end) || json_number_value(end) + LEEWAY_S <= (double)now_s)
-        return "the token has expired";
-    if (start && (!json_is_number(start) || json_number_value(start) - LEEWAY_S > (double)now_s))
+    for (size_t i = 0; i < k->count; i++)
+        if ((keys >> i & 1) && signed_by(k->keys[i].mac, text, signature))
+            return true;
+    return false;
+}
+
+/* ---- the claims ---- */
+
+/* A time of RFC 7519, of which we take whole seconds alone: a float such as 1e308 is no time. False: there is one, and it is none. */
+static bool read_time(const json_t *claims, const char *name, int64_t absent, int64_t *out)
+{
+    const json_t *v = json_object_get(claims, name);
+    *out = absent;
+    if (!v)
+        return true;
+    if (!json_is_integer(v))
+        return false;
+    *out = json_integer_value(v);
+    return *out >= 0 && *out <= TIME_MAX;
+}
+
+static bool is_text(const json_t *v, struct str text) { return json_is_string(v) && str_eq((struct str){json_string_value(v), json_string_length(v)}, text); }
+
+static bool is_for(const json_t *aud, struct str audience)
+{
+    size_t i;
+    const json_t *one;
+    bool found = is_text(aud, audience);
+    if (json_is_array(aud))
+        json_array_foreach(aud, i, one) {
+            if (!json_is_string(one))
+                return false;
+            found |= is_text(one, audience);
+        }
+    return found;
+}
+
+static const char *read_claims(const json_t *c, const struct jwt_expected *expected, int64_t now_s, struct arena *arena, struct str *user)
+{
+    char id[JWT_USER_TEXT];
+    size_t len = 0;
+    int64_t end, start, issued;
+    if (!jwt_user_id(text_of(c, "sub"), id, &len))
+        return "the token's sub is empty or too long";
+    if (!read_time(c, "exp", -1, &end) || !read_time(c, "nbf", 0, &start) || !read_time(c, "iat", 0, &issued))
+        return "the token's times are not whole seconds";
+    if (end + LEEWAY_S <= now_s)
+        return end < 0 ? "the token has no exp" : "the token has expired";
+    if (start - LEEWAY_S > now_s)
         return "the token is not valid yet";
-    *user = arena_str(arena, sub);
+    if (expected->issuer.len > 0 && !is_text(json_object_get(c, "iss"), expected->issuer))
+        return "the token's iss is not auth.jwt_issuer";
+    if (expected->audience.len > 0 && !is_for(json_object_get(c, "aud"), expected->audience))
+        return "the token's aud does not name auth.jwt_audience";
+    *user = arena_str(arena, (struct str){id, len});
     return user->ptr ? NULL : "the token is too large";
 }
 
-const char *jwt_verify(const struct jwt_keys *k, struct str token, int64_t now_s, struct arena *arena, struct str *user)
+const char *jwt_verify(const struct jwt_keys *k, const struct jwt_expected *expected, struct str token, int64_t now_s, struct arena *arena, struct str *user)
 {
     const char *why;
     _Alignas(max_align_t) char memory[TOKEN_MAX];    /* what is decoded is three quarters of that, and read only here */
@@ -166,13 +274,13 @@ const char *jwt_verify(const struct jwt_keys *k, struct str token, int64_t now_s
         return "the token is too large";
     if (claims64.len == 0 || !decode(header64, &scratch, &header) || !decode(claims64, &scratch, &claims) || !decode(rest, &scratch, &signature))
         return "the token cannot be read";
-    EVP_MAC_CTX *key = choose(k, header, &why);
-    if (!key)
+    uint32_t keys = choose(k, header, &why);
+    if (keys == 0)
         return why;
-    if (!signed_by(key, text, signature))
+    if (!signed_by_any(k, keys, text, signature))
         return "the token's signature is wrong";
     json_t *c = json_loadb(claims.ptr, claims.len, JSON_REJECT_DUPLICATES, NULL);
-    why = json_is_object(c) ? read_claims(c, now_s, arena, user) : "the token's claims cannot be read";
+    why = json_is_object(c) ? read_claims(c, expected, now_s, arena, user) : "the token's claims cannot be read";
     json_decref(c);
     return why;
 }

@@ -126,7 +126,9 @@ enum reason public_identify(struct public_call *c, struct str named, struct str 
     *why = "send Authorization: Bearer and a token";
     if (said.len < 8 || !str_eq_nocase((struct str){said.ptr, 7}, str_lit("bearer ")))
         return REASON_UNAUTHENTICATED;
-    *why = jwt_verify(c->api->jwt, str_trim((struct str){said.ptr + 7, said.len - 7}), clock_now_ms(c->api->clock) / 1000, &c->x->arena, user);
+    const struct config *k = c->api->options.config;
+    const struct jwt_expected expected = {.issuer = str_of(k->auth_jwt_issuer), .audience = str_of(k->auth_jwt_audience)};
+    *why = jwt_verify(c->api->jwt, &expected, str_trim((struct str){said.ptr + 7, said.len - 7}), clock_now_ms(c->api->clock) / 1000, &c->x->arena, user);
     if (*why)
         return REASON_UNAUTHENTICATED;
     *why = "user_id is not who the token says";

@@ -205,6 +205,8 @@ struct public_api *public_api_open(uv_loop_t *loop, const struct public_options 
     struct http_server_config config = server_config(options->config);
     config.listen = options->listen;
     config.reuse_port = options->reuse_port;
+    if (options->connections_max > 0)
+        config.connections_max = options->connections_max;
     config.owner = a;
     a->server = may_listen(a, error) ? http_server_open(loop, &config, error) : NULL;
     if (!a->server) {
@@ -218,6 +220,8 @@ struct public_api *public_api_open(uv_loop_t *loop, const struct public_options 
 }
 
 int public_api_port(const struct public_api *a) { return http_server_port(a->server); }
+
+void public_api_leave(struct public_api *a) { http_server_leave(a->server); }
 
 void public_api_drain(struct public_api *a, uint32_t ms, void (*done)(void *), void *arg)
 {

@@ -9,6 +9,7 @@
 #include "http_server.h"
 
 struct public_options {
+    size_t connections_max;       /* 0: http.connections */
     struct address listen;
     bool reuse_port;               /* several threads share the port */
     const struct config *config;   /* http.*, auth.*; it outlives the API, as the desk does */
@@ -23,6 +24,8 @@ int public_api_port(const struct public_api *a);
 size_t public_api_memory(const struct config *config);
 /* Stops accepting, ends event streams, lets what is under way be answered; done(arg) once nothing is, or after `ms`. Drain the desk too
  * (desk_drain), or held queries wait their time. */
+/* From now on each answer closes its connection. */
+void public_api_leave(struct public_api *a);
 void public_api_drain(struct public_api *a, uint32_t ms, void (*done)(void *), void *arg);
 /* Cuts what is left and lets go of what core still holds for it; before desk_stop. The server's memory goes once the loop has closed its handles. */
 void public_api_close(struct public_api *a);

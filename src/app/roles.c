@@ -92,13 +92,16 @@ static bool open_access(struct roles *r, struct buf *complaint)
     const struct config *c = r->options.config;
     struct ports *p = r->options.ports;
     struct desk_options o = desk_options_default();
-    struct public_options public = {.reuse_port = r->options.shares_port, .config = c, .desk = &r->desk};
+    struct public_options public = {.reuse_port = r->options.shares_port, .connections_max = r->options.clients, .config = c, .desk = &r->desk};
     int error = -EINVAL;
     o.takes = (size_t)c->access_in_flight;
     o.reserve_ms = (uint32_t)c->access_reserve_ms;
     o.publisher.wait_ms = (uint32_t)c->access_publish_ms;
     r->has_desk = desk_init(&r->desk, p->store, p->bus, p->ledger, p->clock, p->random, &r->keys, o);
-    check(r->has_desk);
+    if (!r->has_desk) {
+        buf_add_fmt(complaint, "access: there is not enough memory; see `seckill check-config`, \"memory of an access thread\"");
+        return false;
+    }
     desk_start(&r->desk);
     if (address_parse(str_of(c->http_listen), &public.listen))
         r->public = public_api_open(p->loop, &public, &error);
@@ -164,7 +167,7 @@ static bool open_admin(struct roles *r, struct buf *complaint)
     const struct config *c = r->options.config;
     bool full = (r->options.which & ROLE_ADMIN) != 0;
     const char *address = full ? c->admin_listen : c->health_listen;
-    struct admin_options o = {.full = full, .roles = roles_of(c), .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
+    struct admin_options o = {.full = full, .connections_max = r->options.admin_clients, .roles = roles_of(c), .config = c, .ports = r->options.ports, .health = &r->health, .keys = r->keys};
     int error = -EINVAL;
     health_start(&r->health, r->options.ports, needed_parts(roles_of(c)), (roles_of(c) & ROLE_JANITOR) != 0, has_begun, r);    /* of the whole process: access may run on other loops */
     r->has_health = true;
@@ -222,6 +225,13 @@ static void look(struct waiter *w, enum reason reason, const void *result)
     if (r->admin_asked && r->admin_drained && (!r->public || r->public_drained))
         return r->done(r->arg);
     clock_set_in(r->options.ports->clock, &r->look, LOOK_US);
+}
+
+void roles_leave(struct roles *r)
+{
+    r->health.draining = true;
+    if (r->public)
+        public_api_leave(r->public);
 }
 
 void roles_drain(struct roles *r, uint32_t ms, void (*done)(void *), void *arg)

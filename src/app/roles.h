@@ -16,10 +16,13 @@ struct roles_options {
     const struct config *config;      /* it outlives the roles, as the ports */
     struct ports *ports;
     unsigned which;
+    size_t clients, admin_clients;    /* connections of the public and the admin listener at most; 0: as set */
     bool shares_port;                 /* access: other loops listen at the same address */
 };
 /* NULL: an address cannot be listened at; which and why in `complaint`. */
 struct roles *roles_open(const struct roles_options *options, struct buf *complaint);
+/* Says that it will: /readyz fails, and each answer of the public listener closes its connection. Everything else goes on. */
+void roles_leave(struct roles *r);
 /* Takes nothing new; done(arg) when nothing is under way, after `ms` at the latest; never before this has returned. */
 void roles_drain(struct roles *r, uint32_t ms, void (*done)(void *), void *arg);
 /* Not from within a callback of one of them. The ports are still needed; afterwards they may be closed and the loop run dry. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * serve.c: `seckill serve`: the roles of one process until SIGTERM. Access runs on threads of its own, `access.threads` of them sharing
  * the port; every other role runs on the main thread's loop, which also hears the signals:
- *   SIGTERM, SIGINT   drain: nothing new is taken, what is under way is finished, drain.timeout_ms at most; a second one ends it at once
+ *   SIGTERM, SIGINT   leave: /readyz fails for drain.delay_ms, in which everything goes on; then drain: nothing new is taken, what is under way is finished,
+ *                     drain.timeout_ms at most. Another one ends the delay; one more ends the process at once
  *   SIGHUP            settings are read again; those marked LIVE take effect; a bad file changes nothing */
 #include <errno.h>
 #include <signal.h>
@@ -12,18 +13,25 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "descriptors.h"
 #include "json.h"
 #include "killpoint.h"
+#include "listener_lock.h"
 #include "roles.h"
 #include "verb.h"
 #include "version.h"
 
 #define THREADS_MAX 64
+#define LOG_LAST_MS 1000     /* for the last lines of the log, at the end */
+
+/* What the process does; it only ever goes on to the next. */
+enum stage { STAGE_SERVING, STAGE_LEAVING, STAGE_DRAINING };
 
 struct access_thread {
     uv_thread_t thread;
     uv_loop_t loop;
-    uv_async_t stop;              /* from the main thread: drain */
+    uv_async_t stop;              /* from the main thread: the stage is another */
+    bool draining;
     struct ports ports;
     struct roles *roles;
     struct serving *serving;
@@ -39,7 +47,11 @@ struct serving {
     _Atomic size_t threads_ended;
     uv_async_t ended;             /* from a thread: it has ended */
     uv_signal_t term, interrupt, hangup;
-    bool draining, drained;       /* drained: the roles of the main loop */
+    uv_timer_t delay;             /* of drain.delay_ms */
+    _Atomic int stage;            /* enum stage */
+    bool drained;                 /* the roles of the main loop */
+    struct descriptors files;
+    int lock;                     /* of the public listener; -1: none */
 };
 
 static uint32_t drain_ms(const struct serving *s) { return (uint32_t)s->call->config->drain_timeout_ms; }
@@ -53,9 +65,15 @@ static void thread_drained(void *arg)
     uv_stop(&t->loop);    /* closing must not happen inside a callback of what is closed */
 }
 
-static void thread_told(uv_async_t *stop)
+static void on_stage(uv_async_t *stop)
 {
     struct access_thread *t = container_of(stop, struct access_thread, stop);
+    int stage = t->serving->stage;
+    if (stage == STAGE_LEAVING)
+        roles_leave(t->roles);
+    if (stage != STAGE_DRAINING || t->draining)
+        return;
+    t->draining = true;
     roles_drain(t->roles, drain_ms(t->serving), thread_drained, t);
 }
 
@@ -76,10 +94,10 @@ static bool thread_open(struct serving *s, struct access_thread *t, struct buf *
     const struct config *config = s->call->config;
     t->serving = s;
     uv_loop_init(&t->loop);
-    uv_async_init(&t->loop, &t->stop, thread_told);
+    uv_async_init(&t->loop, &t->stop, on_stage);
     bool open = ports_open(&t->ports, &t->loop, config, roles_parts(ROLE_ACCESS), complaint);
     if (open)
-        t->roles = roles_open(&(struct roles_options){.config = config, .ports = &t->ports, .which = ROLE_ACCESS, .shares_port = true}, complaint);
+        t->roles = roles_open(&(struct roles_options){.config = config, .ports = &t->ports, .which = ROLE_ACCESS, .shares_port = true, .clients = s->files.clients}, complaint);
     if (t->roles)
         return true;
     uv_close((uv_handle_t *)&t->stop, NULL);
@@ -116,6 +134,7 @@ static void close_signals(struct serving *s)
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
     uv_close((uv_handle_t *)&s->ended, NULL);
+    uv_close((uv_handle_t *)&s->delay, NULL);
 }
 
 static void end_when_all_have(struct serving *s)
@@ -133,30 +152,57 @@ static void main_drained(void *arg)
 
 static void thread_ended(uv_async_t *ended) { end_when_all_have(container_of(ended, struct serving, ended)); }
 
-static void begin_drain(struct serving *s, const char *signal_name)
+static void tell_threads(struct serving *s, enum stage stage)
 {
-    struct log_line l = log_event(LEVEL_INFO, "draining");
-    log_text(&l, "signal", signal_name);
-    log_i64(&l, "timeout_ms", drain_ms(s));
-    log_end(&l);
-    s->draining = true;
+    s->stage = stage;
     for (size_t i = 0; i < s->thread_count; i++)
         uv_async_send(&s->threads[i].stop);
+}
+
+static void begin_drain(struct serving *s)
+{
+    struct log_line l = log_event(LEVEL_INFO, "draining");
+    log_i64(&l, "timeout_ms", drain_ms(s));
+    log_end(&l);
+    uv_timer_stop(&s->delay);
+    listener_unlock(&s->lock);    /* the next process may come */
+    tell_threads(s, STAGE_DRAINING);
     if (s->roles)
         roles_drain(s->roles, drain_ms(s), main_drained, s);
     else
         main_drained(s);
 }
 
+static void on_delay(uv_timer_t *delay) { begin_drain(delay->data); }
+
+static void begin_leaving(struct serving *s, const char *signal_name)
+{
+    int64_t delay_ms = s->call->config->drain_delay_ms;
+    struct log_line l = log_event(LEVEL_INFO, "leaving");
+    log_text(&l, "signal", signal_name);
+    log_i64(&l, "delay_ms", delay_ms);
+    log_end(&l);
+    tell_threads(s, STAGE_LEAVING);
+    if (s->roles)
+        roles_leave(s->roles);
+    if (delay_ms > 0)
+        uv_timer_start(&s->delay, on_delay, (uint64_t)delay_ms, 0);
+    else
+        begin_drain(s);
+}
+
 static void on_end(uv_signal_t *handle, int number)
 {
     struct serving *s = handle->data;
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
-    if (!s->draining)
-        return begin_drain(s, name);
+    if (s->stage == STAGE_SERVING)
+        return begin_leaving(s, name);
+    if (s->stage == STAGE_LEAVING)
+        return begin_drain(s);
     struct log_line l = log_event(LEVEL_WARN, "ended_at_once");
     log_text(&l, "signal", name);
     log_end(&l);
+    log_writer_stop(LOG_LAST_MS / 5);
     _exit(LEAVE_INTERRUPTED);    /* what was under way is found by the janitor */
 }
 
@@ -205,6 +251,8 @@ static void open_signals(struct serving *s)
 {
     signal(SIGPIPE, SIG_IGN);
     uv_async_init(&s->loop, &s->ended, thread_ended);
+    uv_timer_init(&s->loop, &s->delay);
+    s->delay.data = s;
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     uv_signal_t *const handles[] = {&s->term, &s->interrupt, &s->hangup};
     for (size_t i = 0; i < countof(numbers); i++) {
@@ -214,13 +262,47 @@ static void open_signals(struct serving *s)
     }
 }
 
-static void raise_file_limit(void)
+static size_t raise_file_limit(void)
 {
-    struct rlimit files;
+    struct rlimit files = {.rlim_cur = 1024};
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+            getrlimit(RLIMIT_NOFILE, &files);
     }
+    return files.rlim_cur < 1000000000 ? (size_t)files.rlim_cur : 1000000000;
+}
+
+static bool share_descriptors(struct serving *s, struct buf *complaint)
+{
+    const struct config *c = s->call->config;
+    size_t threads = roles_of(c) & ROLE_ACCESS ? (size_t)c->access_threads : 0, limit = raise_file_limit();
+    if (!descriptors_share(limit, threads, (size_t)c->http_connections, &s->files)) {
+        buf_add_fmt(complaint, "%zu file descriptors are too few: %zu are kept for the stores and the admin listener; raise the limit (ulimit -n, LimitNOFILE=)", limit,
+                    s->files.reserved + s->files.admin);
+        return false;
+    }
+    if (threads == 0 || s->files.clients >= (size_t)c->http_connections)
+        return true;
+    struct log_line l = log_event(LEVEL_WARN, "connections_limited");
+    log_i64(&l, "http_connections", c->http_connections);
+    log_i64(&l, "effective", (int64_t)s->files.clients);
+    log_i64(&l, "file_descriptors", (int64_t)limit);
+    log_end(&l);
+    return true;
+}
+
+/* Where threads share a port, another process could share it too, without a word. */
+static bool lock_listener(struct serving *s, struct buf *complaint)
+{
+    const struct config *c = s->call->config;
+    struct address address;
+    if (!(roles_of(c) & ROLE_ACCESS) || !address_parse(str_of(c->http_listen), &address))
+        return true;
+    int error = listener_lock(&address, &s->lock);
+    if (error != 0)
+        buf_add_fmt(complaint, "http.listen: cannot listen at %s: %s", c->http_listen, error == -EADDRINUSE ? "another process listens there" : strerror(-error));
+    return error == 0;
 }
 
 static void tell_start(const struct serving *s)
@@ -249,7 +331,7 @@ static bool open_main(struct serving *s, struct buf *complaint)
         return true;
     s->ports_open = ports_open(&s->ports, &s->loop, c, roles_parts(roles_of(c)), complaint);
     if (s->ports_open)
-        s->roles = roles_open(&(struct roles_options){.config = c, .ports = &s->ports, .which = which}, complaint);
+        s->roles = roles_open(&(struct roles_options){.config = c, .ports = &s->ports, .which = which, .admin_clients = s->files.admin}, complaint);
     return s->roles != NULL;
 }
 
@@ -293,11 +375,12 @@ int verb_serve(const struct call *c)
     if (!may_start(c, &complaint))
         return call_failed(c, LEAVE_REFUSED, STR_FMT, STR_ARG(buf_str(&complaint)));
     s.call = c;
+    s.lock = -1;
     log_role_set(c->config->roles);
-    raise_file_limit();
+    log_writer_start();
     uv_loop_init(&s.loop);
     open_signals(&s);
-    bool good = open_threads(&s, &complaint) && open_main(&s, &complaint);
+    bool good = share_descriptors(&s, &complaint) && lock_listener(&s, &complaint) && open_threads(&s, &complaint) && open_main(&s, &complaint);
     if (good)
         run_until_drained(&s);
     else
@@ -309,9 +392,11 @@ int verb_serve(const struct call *c)
     close_signals(&s);
     ports_loop_end(&s.loop);
     free(s.threads);
-    if (!good)
-        return call_failed(c, LEAVE_FAILED, STR_FMT, STR_ARG(buf_str(&complaint)));
-    struct log_line l = log_event(LEVEL_INFO, "stopped");
-    log_end(&l);
-    return LEAVE_DONE;
+    listener_unlock(&s.lock);
+    if (good) {
+        struct log_line l = log_event(LEVEL_INFO, "stopped");
+        log_end(&l);
+    }
+    log_writer_stop(LOG_LAST_MS);
+    return good ? LEAVE_DONE : call_failed(c, LEAVE_FAILED, STR_FMT, STR_ARG(buf_str(&complaint)));
 }

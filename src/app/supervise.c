@@ -27,6 +27,7 @@
 
 #include "buf.h"
 #include "check.h"
+#include "log.h"
 #include "verb.h"
 
 #define CHILDREN_MAX 64
@@ -93,8 +94,8 @@ static void tell(const struct supervisor *s, const char *format, ...)
     va_end(args);
     size_t length = n < 0 ? 0 : (size_t)n < sizeof memory - 2 ? (size_t)n : sizeof memory - 2;
     memory[length++] = '\n';
-    put(STDERR_FILENO, "supervisor: ", 12);
-    put(STDERR_FILENO, memory, length);
+    log_write_bounded(STDERR_FILENO, "supervisor: ", 12, 0);    /* it may be a pipe that nobody reads: the children matter more */
+    log_write_bounded(STDERR_FILENO, memory, length, 0);
     put(s->log_fd, day, strlen(day));
     put(s->log_fd, memory, length);
 }

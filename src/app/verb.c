@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "activity_json.h"
 #include "check.h"
+#include "log.h"
 
 #define READS_READ true
 #define READS_NONE false
@@ -83,9 +85,12 @@ bool call_switch(const struct call *c, const char *name) { return strcmp(call_te
 static void say(const struct call *c, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 static void say(const struct call *c, const char *format, va_list args)
 {
-    fprintf(stderr, "seckill %s: ", verbs[c->verb].name);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char text[8192];
+    int head = snprintf(text, sizeof text, "seckill %s: ", verbs[c->verb].name), n = vsnprintf(text + head, sizeof text - (size_t)head - 1, format, args);
+    size_t most = sizeof text - 2, len = (size_t)head + (n > 0 ? (size_t)n : 0);
+    len = len < most ? len : most;
+    text[len++] = '\n';
+    log_write_bounded(STDERR_FILENO, text, len, 1000);    /* a process that ends does not wait for whoever reads its standard error */
 }
 
 int call_misused(const struct call *c, const char *format, ...)

@@ -5,6 +5,9 @@
  *     log_str(&l, "reservation_id", rsv);
  *     log_end(&l);
  *
+ * With log_writer_start a thread of its own writes, out of a bounded ring: whoever logs never waits for whoever reads, and lines that do not fit are counted
+ * (seckill_log_dropped_total) and told later. Without it, as in verbs that talk to a person, a line is written at once.
+ *
  * A line below the level set costs a comparison. A line is at most 4 KiB: what does not fit is cut, and says so. */
 #pragma once
 #include <stdbool.h>
@@ -24,6 +27,15 @@ void log_level_set(enum severity least);
 bool log_level_parse(struct str name, enum severity *out);
 void log_role_set(const char *role);    /* a static text that goes into every line; NULL: none */
 void log_to(int fd);
+
+#define LOG_RING_BYTES (1 << 20)
+/* From now on a thread writes. Once in a process, before other threads log. */
+void log_writer_start(void);
+/* Waits for what is still in the ring to be written, `ms` at most; what is logged afterwards is thrown away if it was not, else written at once. Any thread;
+ * without a writer it does nothing. */
+void log_writer_stop(uint32_t ms);
+/* Writes to a descriptor that may be a full pipe: waits `ms` at most for room each time, and then gives up. */
+void log_write_bounded(int fd, const char *bytes, size_t n, uint32_t ms);
 
 struct log_line log_event(enum severity level, const char *event);
 void log_str(struct log_line *l, const char *key, struct str value);

@@ -326,8 +326,11 @@ bool soldout_init(struct soldout *s, struct store *store, struct clock *clock, s
     s->tick.waiter.wake = ticked;
     s->watches = calloc(options.watches, sizeof *s->watches);
     s->filters = calloc(options.watches, options.filter_bytes);
-    if (!s->watches || !s->filters) {
-        soldout_free(s);
+    if (!s->watches || !s->filters) {    /* nothing is watched yet: there is nothing to stop */
+        free(s->watches);
+        free(s->filters);
+        s->watches = NULL;
+        s->filters = NULL;
         return false;
     }
     for (size_t i = 0; i < options.watches; i++) {

@@ -114,6 +114,17 @@ int address_listen(const struct address *a, bool reuse_port, int backlog)
     return fd;
 }
 
+int address_bindable(const struct address *a)
+{
+    int fd = open_socket(a), on = 1;
+    if (fd < 0)
+        return fd;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);    /* those that listened before may have left connections behind */
+    int error = bind(fd, &a->sock.any, a->len) != 0 ? errno : 0;
+    close(fd);
+    return -error;
+}
+
 int address_connect(const struct address *a) { return address_connect_from(a, 0); }
 
 int address_connect_from(const struct address *a, uint32_t source)

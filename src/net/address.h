@@ -23,6 +23,8 @@ bool address_parse(struct str text, struct address *out);
 bool address_is_loopback(const struct address *a);
 /* A listening non-blocking socket, or -errno. A socket file that nobody answers at is taken over. */
 int address_listen(const struct address *a, bool reuse_port, int backlog);
+/* 0 where the address can be bound without sharing it with anybody, else -errno. */
+int address_bindable(const struct address *a);
 /* A non-blocking socket that is connecting or connected, or -errno. */
 int address_connect(const struct address *a);
 /* The same from an IPv4 address of this machine, as a number; 0, or where the other end is no IPv4 address: the system's choice. */

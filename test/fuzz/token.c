@@ -3,6 +3,7 @@
  *   0, 1   the rest as it came: it is taken only where its signature is one we could have made
  *   2, 3   the rest as claims, signed with our own key: what is taken, jansson reads the same
  *   4      the rest as the head of a JWT, claims good, signed: taken only with HS256 and the name of our key */
+#include <strings.h>
 #include <jansson.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -49,7 +50,7 @@ static void as_jwt(struct str token)
 {
     struct arena a = {.start = memory, .cap = sizeof memory};
     struct str user = {0};
-    const char *why = jwt_verify(jwt, token, NOW_S, &a, &user);
+    const char *why = jwt_verify(jwt, &(struct jwt_expected){0}, token, NOW_S, &a, &user);
     check(why || (str_is_id(user) && token.len <= 4096));
 }
 
@@ -59,6 +60,17 @@ static void as_qualification(struct str token)
     struct qualification q;
     if (qualification_read(keys, token, &a, &q))
         check(token.len <= QUALIFICATION_MAX && str_is_id(q.nonce) && q.expires_s > 0);
+}
+
+static bool is_time(const json_t *v) { return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= 253402300799; }
+
+/* As jwt.c says it, in other words. */
+static bool is_type(const json_t *typ)
+{
+    const char *s = json_string_value(typ);
+    if (!typ)
+        return true;
+    return s && strlen(s) == json_string_length(typ) && (strcasecmp(s, "JWT") == 0 || strcasecmp(s, "at+jwt") == 0 || strcasecmp(s, "application/jwt") == 0 || strcasecmp(s, "application/at+jwt") == 0);
 }
 
 static void claims_of_jwt(struct str claims)
@@ -71,13 +83,13 @@ static void claims_of_jwt(struct str claims)
     buf_add_char(&token, '.');
     base64url(&token, claims.ptr, claims.len);
     add_signature(&token);
-    bool taken = jwt_verify(jwt, buf_str(&token), NOW_S, &a, &user) == NULL;
+    bool taken = jwt_verify(jwt, &(struct jwt_expected){0}, buf_str(&token), NOW_S, &a, &user) == NULL;
     json_t *root = json_loadb(claims.ptr, claims.len, JSON_REJECT_DUPLICATES, NULL);
     struct str sub = member(root, "sub");
-    const json_t *end = json_object_get(root, "exp"), *start = json_object_get(root, "nbf");
-    bool good = claims.len > 0 && str_is_id(sub) && json_is_number(end) && json_number_value(end) + 30 > NOW_S &&
-                (!start || (json_is_number(start) && json_number_value(start) - 30 <= NOW_S));
-    check(taken == good && (!taken || str_eq(user, sub)));
+    const json_t *end = json_object_get(root, "exp"), *start = json_object_get(root, "nbf"), *issued = json_object_get(root, "iat");
+    bool good = claims.len > 0 && sub.len > 0 && sub.len <= JWT_SUBJECT_MAX && is_time(end) && json_integer_value(end) + 30 > NOW_S &&
+                (!start || (is_time(start) && json_integer_value(start) - 30 <= NOW_S)) && (!issued || is_time(issued));
+    check(taken == good && (!taken || (str_is_id(user) && (str_eq(user, sub) || str_starts(user, str_lit("u_"))))));
     json_decref(root);
 }
 
@@ -113,9 +125,10 @@ static void head_of_jwt(struct str head)
     base64url(&token, head.ptr, head.len);
     buf_add_str(&token, str_lit(".eyJzdWIiOiJ1IiwiZXhwIjoxODAwMDAwMDAwfQ"));    /* {"sub":"u","exp":1800000000} */
     add_signature(&token);
-    bool taken = jwt_verify(jwt, buf_str(&token), NOW_S, &a, &user) == NULL;
+    bool taken = jwt_verify(jwt, &(struct jwt_expected){0}, buf_str(&token), NOW_S, &a, &user) == NULL;
     json_t *root = json_loadb(head.ptr, head.len, JSON_REJECT_DUPLICATES, NULL);
-    bool good = str_eq(member(root, "alg"), str_lit("HS256")) && str_eq(member(root, "kid"), str_lit("k1")) && !json_object_get(root, "crit");
+    bool good = str_eq(member(root, "alg"), str_lit("HS256")) && (!json_object_get(root, "kid") || str_eq(member(root, "kid"), str_lit("k1"))) &&
+                !json_object_get(root, "crit") && is_type(json_object_get(root, "typ"));
     check(taken == good);
     json_decref(root);
 }

@@ -90,8 +90,8 @@ static void tokens_have_an_end(void **state)
     assert_non_null(keys);
     memset(bearer, 'A', sizeof bearer);
     bearer[100] = bearer[3000] = '.';
-    assert_string_not_equal(jwt_verify(keys, (struct str){bearer, 4096}, 0, &a, &user), "the token is too large");
-    assert_string_equal(jwt_verify(keys, (struct str){bearer, 4097}, 0, &a, &user), "the token is too large");
+    assert_string_not_equal(jwt_verify(keys, &(struct jwt_expected){0}, (struct str){bearer, 4096}, 0, &a, &user), "the token is too large");
+    assert_string_equal(jwt_verify(keys, &(struct jwt_expected){0}, (struct str){bearer, 4097}, 0, &a, &user), "the token is too large");
     jwt_keys_close(keys);
 }
 

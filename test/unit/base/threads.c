@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -97,8 +99,64 @@ static void a_line_has_an_end(void **state)
     fclose(lines);
 }
 
+static struct { uint64_t lines, told; } heard;
+
+static void *read_log(void *arg)
+{
+    char line[4096];
+    FILE *in = arg;
+    while (heard.lines + heard.told < 40000 && fgets(line, sizeof line, in)) {
+        const char *at = strstr(line, "\"lines\":");
+        if (strstr(line, "\"event\":\"log_lines_dropped\"") && at)
+            heard.told += strtoull(at + 8, NULL, 10);
+        heard.lines += strstr(line, "\"event\":\"nobody_reads\"") != NULL;
+    }
+    return NULL;
+}
+
+static void log_many(int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        struct log_line l = log_event(LEVEL_WARN, "nobody_reads");
+        log_i64(&l, "number", i);
+        log_text(&l, "filling", "............................................");
+        log_end(&l);
+    }
+}
+
+/* Lines go into a pipe that nobody reads: whoever logs does not wait. Once somebody reads, every line is there or in the number of those that were lost.
+ * The end does not wait for a reader either. The last test: afterwards nothing is logged. */
+static void a_log_that_nobody_reads_stops_nobody(void **state)
+{
+    (void)state;
+    int ends[2];
+    pthread_t reader;
+    uint64_t before = metric_read(METRIC_LOG_DROPPED, 0);
+    assert_int_equal(pipe(ends), 0);
+    FILE *in = fdopen(ends[0], "r");
+    assert_non_null(in);
+    log_to(ends[1]);
+    log_level_set(LEVEL_INFO);
+    log_writer_start();
+    log_many(40000);    /* some 5 MB */
+    uint64_t lost = metric_read(METRIC_LOG_DROPPED, 0) - before;
+    assert_true(lost > 0 && lost < 40000);
+    assert_int_equal(pthread_create(&reader, NULL, read_log, in), 0);
+    pthread_join(reader, NULL);
+    assert_int_equal(heard.told, lost);
+    assert_int_equal(heard.lines, 40000 - lost);
+    log_many(3000);
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    log_writer_stop(100);
+    log_many(1);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    assert_true(ended.tv_sec - began.tv_sec <= 3);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_and_counts_of_many_threads), cmocka_unit_test(a_line_has_an_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_and_counts_of_many_threads), cmocka_unit_test(a_line_has_an_end),
+                                       cmocka_unit_test(a_log_that_nobody_reads_stops_nobody)};
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }
