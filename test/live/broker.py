@@ -25,8 +25,9 @@ class Message:
 
 
 class Broker:
-    def __init__(self, port, queues=8):
-        self.port, self.queues, self.socket, self.opaque = port, queues, None, 0
+    def __init__(self, port, queues=8, deployment=None):
+        """`deployment`: the identity that each message sent names; None: it names none."""
+        self.port, self.queues, self.deployment, self.socket, self.opaque = port, queues, deployment, None, 0
 
     def ask(self, code, fields, body=b""):
         if self.socket is None:
@@ -50,6 +51,8 @@ class Broker:
     def send(self, topic, body, key="", queue=0):
         """Gives the offset it got."""
         properties = f"KEYS\x01{key}\x02UNIQ_KEY\x01{os.urandom(16).hex().upper()}\x02WAIT\x01true\x02"
+        if self.deployment:
+            properties += f"deployment\x01{self.deployment}\x02"
         code, fields, _, remark = self.ask(SEND, {
             "producerGroup": "second-client", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": queue, "sysFlag": 0,
             "bornTimestamp": 1700000000000, "flag": 0, "properties": properties, "reconsumeTimes": 0, "unitMode": "false", "batch": "false"}, body)

@@ -26,6 +26,7 @@ import time
 sys.dont_write_bytecode = True
 
 import broker
+from genuine import genuine
 from money import Money
 from sale import OPEN, ROOT, SECKILL, Sale, Wrong, right, until
 from shoppers import Shoppers
@@ -147,7 +148,7 @@ class Deaths:
         """Messages that cannot be read; messages of people who have bought, on units that are still there; and somebody who buys and does not pay, three times a
         second, so that whichever janitor looks finds an order overdue: of a sale that sells out at once, one look takes them all. An engine that is busy for a
         moment takes none of this, and must not end it."""
-        client, number, template = broker.Broker(self.sale.broker.port), itertools.count(), None
+        client, number, template = broker.Broker(self.sale.broker.port, deployment=self.sale.deployment), itertools.count(), None
         self.make("unpaid", pay_s=1, crowd=False)
         while not self.stop:
             try:
@@ -168,8 +169,8 @@ class Deaths:
         for activity, sku, user, token in rows:
             n = next(number)
             own = template["reservation_id"][4:16] + f"{n:06d}" + template["reservation_id"][22:]
-            body = template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
-                               "request_id": f"forged{n}", "inventory_token_id": token}
+            body = genuine(self.sale, template | {"reservation_id": "rsv_" + own, "message_id": "msg_" + own, "activity_id": activity, "sku_id": sku, "user_id": user,
+                               "request_id": f"forged{n}", "inventory_token_id": token})
             client.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], n % 8)
         return template
 

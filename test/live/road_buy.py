@@ -5,6 +5,7 @@ import signal
 import threading
 
 import broker
+from genuine import genuine
 from sale import TAKEN, right, same, until
 
 
@@ -247,7 +248,7 @@ def returned_unit(sale):
     reservation = sale.ordered("back", "alice")
     message = sale.broker.of(broker.CREATE, reservation)[0]
     unit = sale.value("select unit from inventory_token where activity_id = 'back' and status = 'AVAILABLE'")
-    body = forged(message, 1, request_id="second", inventory_token_id=f"token_{int(unit):06d}-1")
+    body = genuine(sale, forged(message, 1, request_id="second", inventory_token_id=f"token_{int(unit):06d}-1"))
     sale.broker.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"])
     sale.drain()
     same("its verdict", sale.sql(f"select outcome, reason, superseded_by from consumer_inbox where reservation_id = '{body['reservation_id']}'"),
@@ -280,7 +281,7 @@ def two_for_one_unit(sale):
     sale.stall("order")
     second = sale.queued("clash", "bob")
     pending = until("its message", 10, lambda: sale.broker.of(broker.CREATE, second))[0]
-    body = forged(message, 2, user_id="mallory", request_id="m", inventory_token_id=pending.json["inventory_token_id"])
+    body = genuine(sale, forged(message, 2, user_id="mallory", request_id="m", inventory_token_id=pending.json["inventory_token_id"]))
     for queue in range(8):    # wherever it is read first
         sale.broker.send(broker.CREATE, json.dumps(body).encode(), body["reservation_id"], queue)
     sale.wake()

@@ -78,7 +78,7 @@ def windows(sale):
     same("pause", sale.admin("POST", "/stop/pause", {"reason": "looking"}).status, 200)
     refused("during the pause", sale.buy("stop", "bob"), 503, "RESERVATION_PAUSED", retryable=True)
     same("her replay during the pause", (sale.buy("stop", "alice")["reservation_id"], sale.buy("stop", "alice")["code"]), (first, "ORDERED"))
-    same("resume", sale.admin("POST", "/stop/resume").status, 200)
+    same("resume", sale.admin("POST", "/stop/resume", "").status, 200)
     # The same request, refused before, is taken now.
     until("bob is let in", 5, lambda: sale.buy("stop", "bob")["code"] in ("QUEUED", "ORDERED"))
     same("close", sale.admin("POST", "/stop/close", {"reason": "over"}).status, 200)

@@ -155,7 +155,7 @@ def redis_emptied(sale):
 def readiness(sale, exclude=""):
     """Status of /readyz, and its lines by name."""
     answer = sale.get(f"/readyz?verbose{exclude}", port=sale.admin_port)
-    return answer.status, {line.split()[1].rstrip(":"): line for line in answer.text.splitlines()}
+    return answer.status, {line.partition("] ")[2].partition(":")[0]: line for line in answer.text.splitlines()}
 
 
 def readiness_proves_use(sale):

@@ -151,12 +151,14 @@ class Sale:
             sys.exit(1)
         self.environ |= dict(w.split("=", 1) for w in words if w.startswith("SECKILL_"))
         self.port, self.admin_port = url_port(self.environ["SECKILL_HTTP_URL"]), url_port(self.environ["SECKILL_ADMIN_URL"])
+        has = self.value("select to_regclass('seckill.deployment') is not null") == "t"    # a release before it has none
+        self.deployment = self.value("select identity from deployment") if has else None
         self.connect()
 
     def connect(self):
         """Anew, where a server was started again; the broker may have another port then."""
         self.redis = Redis(self.environ["SECKILL_REDIS_URL"].removeprefix("unix:"))
-        self.broker = broker.Broker(int((self.run / "run/broker.port").read_text()))
+        self.broker = broker.Broker(int((self.run / "run/broker.port").read_text()), deployment=self.deployment)
 
     def leave(self):
         self.wake()
