@@ -52,6 +52,7 @@ $$;
 -- ---- what holds across activities ---------------------------------------------------------------------------------------------------
 
 -- The unique indexes by which no two activities share a unit, a reservation, a message or a payment. One that is missing or not valid proves nothing.
+-- And the settings without which a commit may be forgotten. Both are judged with each activity: a sale whose ledger lacks one is paused.
 CREATE OR REPLACE FUNCTION audit_constraints() RETURNS TABLE (f_rule text, f_subject text, f_detail text) LANGUAGE sql STABLE
   SET enable_seqscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off SET jit TO off AS $$
   SELECT c.rule, c.name, 'the unique index is missing or not valid'
@@ -59,6 +60,9 @@ CREATE OR REPLACE FUNCTION audit_constraints() RETURNS TABLE (f_rule text, f_sub
                ('H4', 'consumer_inbox_consumer_group_message_id_key'), ('H5', 'uq_orders_token'), ('H5', 'uq_orders_unit_held'),
                ('H7', 'consumer_inbox_pkey'), ('H9', 'payment_record_pkey'), ('H10', 'inventory_token_pkey')) c(rule, name)
   WHERE (SELECT true FROM pg_index i WHERE i.indexrelid = to_regclass(c.name) AND i.indisunique AND i.indisvalid AND i.indisready LIMIT 1) IS NULL
+  UNION ALL    -- what a commit promises; that it is waited for is asked of each connection when it begins (lane.c). Each sale depends on it
+  SELECT 'H14', 'PostgreSQL', n.name || ' is off: what was told may be forgotten' FROM (VALUES ('fsync'), ('full_page_writes')) n(name)
+  WHERE current_setting(n.name) <> 'on'
 $$;
 
 -- ---- one activity -------------------------------------------------------------------------------------------------------------------
@@ -212,9 +216,6 @@ CREATE OR REPLACE FUNCTION audit_rest_findings() RETURNS TABLE (f_rule text, f_s
     UNION ALL
     SELECT 'money', p.payment_id, 'set aside, and no person was called' FROM p LEFT JOIN review v ON v.payment_id = p.payment_id
     WHERE p.disposition = 'PAYMENT_QUARANTINED' AND p.refund_status = 'NONE' AND v.payment_id IS NULL
-    UNION ALL    -- what a commit promises; that it is waited for is asked of each connection when it begins (lane.c)
-    SELECT 'H14', 'PostgreSQL', name || ' is off: what was told may be forgotten' FROM (VALUES ('fsync'), ('full_page_writes')) n(name)
-    WHERE current_setting(n.name) <> 'on'
   ) findings LIMIT 1000
 $$;
 
