@@ -454,7 +454,7 @@ static void answer_review(struct http_exchange *x, struct str id) { ask_reviews(
 static void decided(struct review_resolving *r)
 {
     struct admin_op *op = container_of(r, struct admin_op, resolving);
-    if (r->reason == REASON_MESSAGE_UNREADABLE || r->reason == REASON_MESSAGE_TOO_NEW || r->reason == REASON_POISON)
+    if (r->reason == REASON_MESSAGE_UNREADABLE || r->reason == REASON_MESSAGE_TOO_NEW || r->reason == REASON_MESSAGE_FORGED || r->reason == REASON_POISON)
         return refuse(op->x, REASON_CONFLICT, str_lit("the message still cannot be taken; it can be dismissed"));
     if (r->reason != REASON_OK)
         return refuse(op->x, as_answer(r->reason), r->reason == REASON_CONFLICT ? str_lit("it was decided otherwise, or this decision cannot end it; it stays as it is") : (struct str){0});

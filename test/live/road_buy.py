@@ -309,7 +309,17 @@ def unreadable(sale):
     same("reviews", sorted(rows), [["MESSAGE_TOO_NEW", newer.decode()], ["MESSAGE_UNREADABLE", '{"schema_version":1,"hello":"world"}']])
     same("in all", sale.value("select count(*) from review where kind = 'MESSAGE'"), "3")
     same("dead letters", sorted(m.json["reason"] for m in sale.broker.read(broker.DEAD)), ["MESSAGE_TOO_NEW", "MESSAGE_UNREADABLE", "MESSAGE_UNREADABLE"])
+    forged_can_only_be_dismissed(sale)
     sale.proved("poison", sold=3)
+
+
+def forged_can_only_be_dismissed(sale):
+    forged = next(m for m in sale.broker.read(broker.CREATE) if (m.key or "").startswith("rsv_") and m.json["activity_id"] == "poison").json | {"user_id": "mallory"}
+    sale.broker.send(broker.CREATE, json.dumps(forged).encode(), "forged", 3)
+    until("it is parked", 20, lambda: sale.value("select count(*) from review where message_key = 'forged' and reason = 'MESSAGE_FORGED'") == "1")
+    review = sale.value("select review_id from review where message_key = 'forged'")
+    answers = [sale.ask("POST", f"/admin/v1/reviews/{review}/resolve", {"decision": d, "reason": "a test"}, port=sale.admin_port) for d in ("RETRY", "RELEASE", "DISMISS")]
+    same("its decisions", [a["code"] or a["decision"] for a in answers], ["CONFLICT", "CONFLICT", "DISMISS"])
 
 
 def many_workers(sale):
