@@ -78,7 +78,8 @@ void sim_bucket_ripen(struct sim_bucket *b, int64_t now_ms)
 
 bool sim_bucket_finds_lost(struct sim_bucket *b, unsigned keys, int64_t now_ms)
 {
-    unsigned found = b->missing & keys & ~b->lost;
+    unsigned known = b->indexed[0] ? 0 : b->lost;    /* a key that is missing after the index was lost once more */
+    unsigned found = b->missing & keys & ~known;
     if (!found)
         return false;
     b->lost |= found;
@@ -637,6 +638,7 @@ enum reason sim_bucket_restock(struct sim_bucket *b, const struct restock_ask *a
     take_off(b, c);
     c->token = ask->token;
     c->highest = ask->token.generation;
+    c->held = false;    /* a holder of an older generation holds it no longer */
     c->sku = shelf;
     b->shelves[shelf].wanted = false;
     b->restocks++;

@@ -55,6 +55,9 @@ local function restock(sku, unit, generation)
     return REASON_UNCHANGED
   end
   highest_raise(sku, unit, place, generation)
+  if meta[4] then    -- its holder held an older generation: if another key is lost before the bucket opens, this copy must come back too
+    call('SETBIT', base .. 'held:' .. sku, format('%d', place), '0')
+  end
   if meta[2] then
     call('ZREM', base .. 'free:' .. sku, unit)
     call('ZADD', base .. 'rest:' .. sku, ready, unit)

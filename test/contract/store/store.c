@@ -1414,6 +1414,64 @@ static void a_lost_key_closes_the_bucket_until_it_is_recovered(void **state)
     }
 }
 
+/* Deletes a key, has the loss found, and indexes the bucket again. */
+static struct indexed lose_and_index(const char *key)
+{
+    struct seen_stock k;
+    char mark[MARK_TEXT + 1];
+    world->lose(world, &(struct bucket){sale.activity.activity, sale.activity.epoch, 0}, key);
+    assert_int_equal(stock_try(0, &k), REASON_STRUCTURE_LOST);
+    assert_int_equal(stock_try(0, &k), REASON_OK);
+    assert_true(k.answer.closed && k.lost[0]);
+    memcpy(mark, k.mark, sizeof mark);
+    struct indexed x = reindex(mark);
+    assert_int_equal(x.reason, REASON_OK);
+    return x;
+}
+
+/* A unit was held when the bucket was indexed and came back during the recovery. The key that its copy rests in is lost then: it comes back again. */
+static void a_returned_unit_is_not_held(void **state)
+{
+    (void)state;
+    static const char *const first[] = {"free:shoe-42", "pending", "gen:shoe-42"};
+    for (size_t i = 0; i < countof(first); i++) {
+        int64_t ms;
+        sale_before_a_loss();
+        lose_and_index(first[i]);
+        told_again();
+        struct settle_ask verdict = released("u1", 1, "r1", 0, REASON_OVERDUE);
+        assert_int_equal(settle_all(&verdict, 1).at[0], REASON_OK);
+        assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_OK);
+        struct indexed x = lose_and_index("rest:shoe-42");
+        assert_int_equal(restock(0, 0, FIRST_A, 2), REASON_OK);
+        assert_int_equal(reason_fate(restock(0, 0, FIRST_A + 2, 2)), FATE_DONE);
+        assert_int_equal(reason_fate(restock(0, 0, FIRST_A + 3, 1)), FATE_DONE);
+        assert_int_equal(open_it(x.mark, &ms), REASON_OK);
+        let_pass(350);
+        assert_int_equal(units_of(stock(0), 0), 3);
+    }
+}
+
+/* The same key is lost once more after the index: what the index found out is lost with it, so the bucket is indexed again before it is told or opened. */
+static void a_key_lost_again_is_indexed_again(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"users", "pending", "win", "free:shoe-42", "rest:shoe-42", "gen:shoe-42"};
+    for (size_t i = 0; i < countof(keys); i++) {
+        int64_t ms;
+        sale_before_a_loss();
+        struct indexed before = lose_and_index(keys[i]);
+        told_again();
+        struct indexed after = lose_and_index(keys[i]);
+        assert_string_not_equal(after.mark, before.mark);
+        assert_int_equal(open_it(before.mark, &ms), REASON_UNCHANGED);
+        told_again();    /* the unit that u1 holds is given to nobody else */
+        assert_int_equal(open_it(after.mark, &ms), REASON_OK);
+        let_pass(350);
+        assert_int_equal(units_of(stock(0), 0), 2);
+    }
+}
+
 /* What is reserved without asking the bucket about all of its keys first is refused all the same. */
 static void a_reservation_finds_a_lost_key_by_itself(void **state)
 {
@@ -1605,7 +1663,8 @@ int main(void)
         cmocka_unit_test(closed_for_a_stranger),
         cmocka_unit_test(closed_for_going_back),
         cmocka_unit_test(opened_it_is_seeded),
-        cmocka_unit_test(a_lost_key_closes_the_bucket_until_it_is_recovered), cmocka_unit_test(a_reservation_finds_a_lost_key_by_itself), cmocka_unit_test(sealed_takes_nothing_new),
+        cmocka_unit_test(a_lost_key_closes_the_bucket_until_it_is_recovered), cmocka_unit_test(a_returned_unit_is_not_held), cmocka_unit_test(a_key_lost_again_is_indexed_again),
+        cmocka_unit_test(a_reservation_finds_a_lost_key_by_itself), cmocka_unit_test(sealed_takes_nothing_new),
         cmocka_unit_test(no_bucket_is_closed_or_opened),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(a_caller_may_go),
