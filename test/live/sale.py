@@ -342,6 +342,7 @@ class Sale:
         time.sleep(rest)
 
     def admin(self, method, path, body=None):
+        body = "" if body is None and method == "POST" else body    # a POST says its type, also without a body
         return self.ask(method, f"/admin/v1/activities{path}", body, port=self.admin_port)
 
     def crowd(self, bodies, connections=200, port=None):
