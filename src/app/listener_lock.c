@@ -24,23 +24,22 @@ static bool name_of(const struct address *a, struct sockaddr_un *name, socklen_t
     return true;
 }
 
-int listener_lock(const struct address *address, int *fd)
+int listener_lock(const struct address *address, bool shared, int *fd)
 {
     struct sockaddr_un name;
     socklen_t len;
     *fd = -1;
     if (!name_of(address, &name, &len))
         return 0;
-    int free = address_bindable(address);
+    int free = shared ? 0 : address_bindable(address);
     if (free != 0)
         return free;
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (*fd < 0)
         return -errno;
-    if (bind(*fd, (const struct sockaddr *)&name, len) == 0)
-        return 0;
-    int error = errno;
-    listener_unlock(fd);
+    int error = bind(*fd, (const struct sockaddr *)&name, len) == 0 ? 0 : errno;
+    if (error != 0 || shared)
+        listener_unlock(fd);
     return -error;
 }
 

@@ -299,9 +299,10 @@ static bool lock_listener(struct serving *s, struct buf *complaint)
     struct address address;
     if (!(roles_of(c) & ROLE_ACCESS) || !address_parse(str_of(c->http_listen), &address))
         return true;
-    int error = listener_lock(&address, &s->lock);
+    int error = listener_lock(&address, c->http_shared, &s->lock);
     if (error != 0)
-        buf_add_fmt(complaint, "http.listen: cannot listen at %s: %s", c->http_listen, error == -EADDRINUSE ? "another process listens there" : strerror(-error));
+        buf_add_fmt(complaint, "http.listen: cannot listen at %s: %s", c->http_listen,
+                    error == -EADDRINUSE ? "another process listens there (http.shared lets several share it)" : strerror(-error));
     return error == 0;
 }
 

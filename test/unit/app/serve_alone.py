@@ -99,6 +99,14 @@ def one_process_a_listener():
         right("the first ends in order", first.end() == 0)
         with Serve(port=first.port) as third:
             third.lives("the third one")
+    with Serve(HTTP_SHARED="true") as first, Serve(port=first.port, HTTP_SHARED="true") as second:    # both agree
+        first.lives("the first that shares")
+        second.lives("the second that shares")
+        with Serve(port=first.port, wait=False, stderr=subprocess.PIPE) as third:
+            right("one that does not share is refused", third.process.wait(20) == 1)
+    with Serve() as alone, Serve(port=alone.port, wait=False, stderr=subprocess.PIPE, HTTP_SHARED="true") as second:
+        right("one that shares is refused where another does not", second.process.wait(20) == 1)
+        alone.lives("the one that does not share")
     with Serve() as killed:
         killed.process.kill()
         killed.process.wait(20)
