@@ -60,6 +60,15 @@ static size_t count_lines(const char *bytes, size_t n)
     return lines;
 }
 
+/* How many of these bytes are whole lines: what is written between two chunks must not tear a line. All of them where no line ends here. */
+static size_t whole_lines(const char *bytes, size_t n)
+{
+    size_t whole = n;
+    while (whole > 0 && bytes[whole - 1] != '\n')
+        whole--;
+    return whole > 0 ? whole : n;
+}
+
 /* May wait without end, for the reader; a descriptor that cannot be written (closed, a full disk) costs the lines. */
 static void write_out(const char *bytes, size_t n)
 {
@@ -105,6 +114,7 @@ static void *run_writer(void *arg)
         first = first < n ? first : n;
         memcpy(chunk, writer.ring + writer.begin, first);
         memcpy(chunk + first, writer.ring, n - first);
+        n = whole_lines(chunk, n);
         uint64_t dropped = writer.untold;
         writer.begin = (writer.begin + n) % LOG_RING_BYTES;
         writer.len -= n;

@@ -99,14 +99,15 @@ static void a_line_has_an_end(void **state)
     fclose(lines);
 }
 
-static struct { uint64_t lines, told; } heard;
+static struct { uint64_t lines, told, torn; } heard;
 
 static void *read_log(void *arg)
 {
     char line[4096];
     FILE *in = arg;
     while (heard.lines + heard.told < 40000 && fgets(line, sizeof line, in)) {
-        const char *at = strstr(line, "\"lines\":");
+        const char *at = strstr(line, "\"lines\":"), *event = strstr(line, "\"event\":");
+        heard.torn += line[0] != '{' || !event || strstr(event + 1, "\"event\":") != NULL;
         if (strstr(line, "\"event\":\"log_lines_dropped\"") && at)
             heard.told += strtoull(at + 8, NULL, 10);
         heard.lines += strstr(line, "\"event\":\"nobody_reads\"") != NULL;
@@ -143,6 +144,7 @@ static void a_log_that_nobody_reads_stops_nobody(void **state)
     assert_true(lost > 0 && lost < 40000);
     assert_int_equal(pthread_create(&reader, NULL, read_log, in), 0);
     pthread_join(reader, NULL);
+    assert_int_equal(heard.torn, 0);
     assert_int_equal(heard.told, lost);
     assert_int_equal(heard.lines, 40000 - lost);
     log_many(3000);
