@@ -301,6 +301,12 @@ static void store_said(struct waiter *w, enum reason reason, const void *result)
     case REASON_STALE_EPOCH:
         if (!t->refreshed && t->desk->catalog.running && refresh(t))
             return;
+        /* The bucket is missing, and with it what the user had there: a request with an order is answered with it, not as paused. */
+        if (!t->asked && may_look(t)) {
+            t->asked = true;
+            ask_ledger(t, ledger_said);
+            return;
+        }
         break;
     case REASON_BUCKET_CLOSED:
     case REASON_STRUCTURE_LOST:

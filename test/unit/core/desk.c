@@ -340,6 +340,31 @@ static void the_ledger_is_asked_before_a_forgotten_request_may_reserve(void **st
     shop_close(s);
 }
 
+/* The bucket is missing in Redis: a request that has an order is answered with it, once the ledger was asked; any other is paused. */
+static void replay_of_a_missing_bucket_returns_its_order(void **state)
+{
+    (void)state;
+    struct shop *s = shop_open();
+    struct take t;
+    char rsv[IDENT_ID_TEXT];
+    take_of(s, &t);
+    ident_write(s->fake.entry.ident, IDENT_RESERVATION, rsv);
+    s->fake.reserve = REASON_STALE_EPOCH;
+    s->fake.ledger_look = REASON_OK;
+    s->fake.looked = (struct ledger_look_answer){.decided = true, .verdict = {.outcome = REASON_ORDERED},
+                                                 .what = {.reservation = {rsv, sizeof rsv}, .message = str_lit("m"), .request = str_lit("req"),
+                                                          .activity = str_lit("act"), .sku = str_lit("sku"), .user = str_lit("user"), .token = {3, 1}}};
+    assert_int_equal(take_now(s, &t), REASON_ORDERED);
+    assert_true(t.replayed);
+    s->fake.ledger_look = REASON_NOT_FOUND;
+    take_of(s, &t);
+    assert_int_equal(take_now(s, &t), REASON_RESERVATION_PAUSED);
+    s->fake.ledger_look = REASON_TIMED_OUT;
+    take_of(s, &t);
+    assert_int_equal(take_now(s, &t), REASON_DEPENDENCY_DOWN);
+    shop_close(s);
+}
+
 /* An old replay is confirmed: the ledger's verdict is shown, and the store hears it first. */
 static void an_old_undecided_answer_is_confirmed(void **state)
 {
@@ -1106,7 +1131,7 @@ int main(void)
         cmocka_unit_test(without_a_ledger_nobody_is_trusted), cmocka_unit_test(who_does_not_hear_the_ledger_closes_nothing),
         cmocka_unit_test(a_stranger_who_knows_nothing_of_him_says_nothing), cmocka_unit_test(what_went_back_is_told_to_nobody),
         cmocka_unit_test(a_closing_that_fails_is_repeated),
-        cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
+        cmocka_unit_test(the_ledger_is_asked_before_a_forgotten_request_may_reserve), cmocka_unit_test(replay_of_a_missing_bucket_returns_its_order), cmocka_unit_test(an_old_undecided_answer_is_confirmed),
         cmocka_unit_test(takes_have_an_edge), cmocka_unit_test(unknown_things_are_not_asked_about), cmocka_unit_test(replay_without_token_returns_existing_reservation),
         cmocka_unit_test(an_activity_just_made_is_found), cmocka_unit_test(a_retired_activity_is_looked_up), cmocka_unit_test(activities_looked_up_have_a_bound), cmocka_unit_test(an_old_draft_is_not_believed),
         cmocka_unit_test(sold_out_is_known_for_a_quarter_of_a_second), cmocka_unit_test(anything_left_anywhere_forbids_the_word),
