@@ -220,11 +220,11 @@ def psql(sale, text):
 
 def two_readers(sale):
     """Two readers on one queue: somebody takes their leases away ten times a second, and the offset alone decides"""
-    sale.activity("torn", 600)
+    sale.activity("torn", 4000)
     told, sold = Told(first(sale), Reader(sale)), 0
     session = psql(sale, TEAR)
     try:
-        while sold < 200 or (told.number("queue_lost") < 1 and sold < 600):
+        while sold < 200 or (told.number("queue_lost") < 1 and sold < 4000):
             bought(sale, "torn", sold, 20)
             sold += 20
             until(f"{sold} orders", 30, lambda: sale.orders("torn") == sold)
