@@ -97,7 +97,7 @@ static int judge(struct archive_run *r)
             moving += a.skus[i].count.r + a.skus[i].count.c + a.skus[i].count.e;
         if (a.reason != REASON_UNKNOWN_ACTIVITY && !audit_clean(&a)) {
             audit_print_table(&a, stderr);
-            leave = call_failed(r->call, audit_leave(&a), "the audit of %s is not clean; nothing was changed", r->activity);
+            leave = call_failed(r->call, (enum leave)audit_leave(&a), "the audit of %s is not clean; nothing was changed", r->activity);
         } else if (moving > 0) {
             leave = call_failed(r->call, LEAVE_REFUSED, "%lld units of %s are still reserved or on their way; nothing was changed", (long long)moving, r->activity);
         }
