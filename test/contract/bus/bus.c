@@ -213,7 +213,7 @@ static void message_carries_its_deployment(void **state)
 {
     (void)state;
     char identity[33] = "";
-    struct topic t;
+    struct topic t = {0};
     struct catch c = {.count = 0};
     topic_new(&t, 1);
     const char *before = world->bus->deployment;
@@ -225,7 +225,7 @@ static void message_carries_its_deployment(void **state)
     strcpy(identity, "0123456789abcdef0123456789abcdef");
     send_text(&t, "k", "b");
     world->bus->deployment = before;
-    assert_int_equal(pull(&c, &t.queues[0], 0, 10, 0), REASON_OK);
+    assert_int_equal(pull(&c, &t.queues[0], 0, 10, 2000), REASON_OK);
     assert_int_equal(c.count, 1);
     assert_string_equal(c.messages[0].deployment, identity);
 }
