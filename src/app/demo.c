@@ -23,6 +23,7 @@
 #define DEMO_SKU "sku_demo"
 #define DAY_MS (24 * 3600 * 1000LL)
 #define CONNECTIONS 128
+#define PORT_ATTEMPTS 20
 
 struct demo {
     const struct call *call;
@@ -172,33 +173,47 @@ static unsigned free_port(unsigned first)
     return first;
 }
 
+static bool is_default(const struct demo *d, enum setting setting) { return d->config.from[setting].origin == ORIGIN_DEFAULT; }
+
 /* Addresses that were not chosen move to ports that are free, as those of `make run` do. */
 static void choose_ports(struct demo *d)
 {
     static char http[32], admin[32];
     unsigned port = free_port(8480);
-    if (d->config.from[SETTING_http_listen].origin == ORIGIN_DEFAULT) {
-        snprintf(http, sizeof http, "127.0.0.1:%u", port);
+    snprintf(http, sizeof http, "127.0.0.1:%u", port);
+    snprintf(admin, sizeof admin, "127.0.0.1:%u", free_port(port + 1));
+    if (is_default(d, SETTING_http_listen))
         d->config.http_listen = http;
-    }
-    if (d->config.from[SETTING_admin_listen].origin == ORIGIN_DEFAULT) {
-        snprintf(admin, sizeof admin, "127.0.0.1:%u", free_port(port + 1));
+    if (is_default(d, SETTING_admin_listen))
         d->config.admin_listen = admin;
+}
+
+static struct roles *open_roles(struct demo *d, struct buf *complaint)
+{
+    return roles_open(&(struct roles_options){.config = &d->config, .ports = &d->ports, .which = ROLES_ALL}, complaint);
+}
+
+/* Another process can take a free port between the choice and the bind, if only to see whether it is free: then the choice is made again. */
+static struct roles *open_roles_at_free_ports(struct demo *d, struct buf *complaint)
+{
+    bool may_move = is_default(d, SETTING_http_listen) || is_default(d, SETTING_admin_listen);
+    for (int attempt = 1;; attempt++) {
+        choose_ports(d);
+        buf_reset(complaint);
+        struct roles *roles = open_roles(d, complaint);
+        if (roles || !may_move || attempt == PORT_ATTEMPTS)
+            return roles;
     }
 }
 
-/* --once listens at ports that are free, and prints little. */
-static void settings_of(struct demo *d)
+/* --once listens at ports that the kernel chooses, and prints little. */
+static struct roles *open_roles_once(struct demo *d, struct buf *complaint)
 {
-    d->config = *d->call->config;
-    if (!call_switch(d->call, "once")) {
-        choose_ports(d);
-        return;
-    }
     d->config.http_listen = "127.0.0.1:0";
     d->config.admin_listen = "127.0.0.1:0";
-    if (d->config.from[SETTING_log_level].origin == ORIGIN_DEFAULT)
+    if (is_default(d, SETTING_log_level))
         log_level_set(LEVEL_ERROR);
+    return open_roles(d, complaint);
 }
 
 int verb_demo(const struct call *c)
@@ -209,11 +224,11 @@ int verb_demo(const struct call *c)
     int leave = LEAVE_DONE;
     signal(SIGPIPE, SIG_IGN);
     d.call = c;
-    settings_of(&d);
+    d.config = *c->config;
     uv_loop_init(&d.loop);
     imagine_ports(&d.imagined, &d.ports, &d.loop, (uint64_t)call_number(c, "seed"));
     open_sale(&d);
-    d.roles = roles_open(&(struct roles_options){.config = &d.config, .ports = &d.ports, .which = ROLES_ALL}, &complaint);
+    d.roles = call_switch(c, "once") ? open_roles_once(&d, &complaint) : open_roles_at_free_ports(&d, &complaint);
     if (!d.roles) {
         leave = call_failed(c, LEAVE_FAILED, STR_FMT, STR_ARG(buf_str(&complaint)));
     } else if (call_switch(c, "once")) {

@@ -62,5 +62,21 @@ expect 'the demo sells all the same' soon 20 demo_sells
 refuse 'not at the usual port' grep -q ':8480 ' "$live/demo.out"
 kill -TERM "$demo"
 expect 'it drains' wait "$demo"
+# Demos that start at once look for free ports at the same moment, and one may bind what another has chosen: each of them sells.
+demos=()
+for name in 1 2 3 4 5 6 7 8; do
+  "$seckill" demo >"$live/demo$name.out" 2>&1 &
+  demos+=($!)
+  at_end_kill $!
+done
+all_demos_sell() {
+  local name url
+  for name in 1 2 3 4 5 6 7 8; do
+    url=$(sed -n 's/^ *public *\(http:[^ ]*\).*/\1/p' "$live/demo$name.out")
+    [[ -n $url ]] && curl -fsS -m 2 -o /dev/null "$url/v1/activities/act_demo" || return 1
+  done
+}
+expect 'eight demos that start at once all sell' soon 20 all_demos_sell
+kill -TERM "${demos[@]}"
 refuse 'an address that was chosen is kept: it is refused' "$seckill" demo --http-listen 127.0.0.1:8480 >"$live/demo.out" 2>&1
 expect 'with the address and the reason' grep -q '127.0.0.1:8480.*in use' "$live/demo.out"
